@@ -28,7 +28,7 @@ def random_rotation(rng: np.random.Generator, dim: int) -> Array:
 
 
 def random_spd(rng: np.random.Generator, dim: int, condition: float, scale: float = 1.0) -> Array:
-    """SPD matrix with exactly this condition number: eigenvalues log-uniform between the two ends, Haar eigenvectors."""
+    """SPD matrix of exactly this condition number, eigenvalues log-uniform between its ends, Haar eigenvectors."""
     eigenvalues = np.exp(rng.uniform(0.0, np.log(condition), dim)) if condition > 1 else np.ones(dim)
     if dim > 1:
         eigenvalues[:2] = 1.0, condition

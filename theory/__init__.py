@@ -13,6 +13,7 @@ Submodules load on first use, so that ``import theory`` costs nothing and never 
 - :mod:`theory.symbolic`: the same statements in SymPy
 - :mod:`theory.regularizer`: SIGReg and ΛReg as PyTorch modules
 - :mod:`theory.claims`: the claims table
+- :mod:`theory.runs`, :mod:`theory.commands`: run folders and command-line errors, shared by the other packages
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ __version__ = "0.1.0"
 
 _SUBMODULES = (
     "claims",
+    "commands",
     "estimate",
     "metric",
     "ordering",
     "reachable",
     "regret",
     "regularizer",
+    "runs",
     "sketch",
     "spd",
     "symbolic",

@@ -23,7 +23,9 @@ SYMMETRY_TOLERANCE = 1e-10
 RANK_TOLERANCE = float(np.finfo(np.float64).eps)
 
 
-def check_array(value: ArrayLike, name: str, *, ndim: int | None = None, shape: tuple[int | None, ...] | None = None) -> Array:
+def check_array(
+    value: ArrayLike, name: str, *, ndim: int | None = None, shape: tuple[int | None, ...] | None = None
+) -> Array:
     """Return ``value`` as a finite, real float64 array of the given rank or shape (``None`` matches any length).
 
     Raises
@@ -46,9 +48,15 @@ def check_array(value: ArrayLike, name: str, *, ndim: int | None = None, shape: 
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim != 1)}, but its shape is {array.shape}.")
     if shape is not None and (
-        array.ndim != len(shape) or any(want is not None and want != have for want, have in zip(shape, array.shape, strict=True))
+        array.ndim != len(shape)
+        or any(want is not None and want != have for want, have in zip(shape, array.shape, strict=True))
     ):
-        wanted = "(" + ", ".join("any" if want is None else str(want) for want in shape) + ("," if len(shape) == 1 else "") + ")"
+        wanted = (
+            "("
+            + ", ".join("any" if want is None else str(want) for want in shape)
+            + ("," if len(shape) == 1 else "")
+            + ")"
+        )
         raise ValueError(f"{name} must have shape {wanted}, but its shape is {array.shape}.")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, but it has nan or infinite entries.")
@@ -81,7 +89,9 @@ def check_symmetric(value: ArrayLike, name: str, dim: int | None = None) -> Arra
     scale = float(np.abs(matrix).max())
     gap = float(np.abs(matrix / scale - matrix.T / scale).max()) if scale > 0 else 0.0
     if gap > SYMMETRY_TOLERANCE:
-        raise ValueError(f"{name} must be symmetric, but entries differ from their mirror images by up to {gap * scale:.3g}.")
+        raise ValueError(
+            f"{name} must be symmetric, but entries differ from their mirror images by up to {gap * scale:.3g}."
+        )
     return matrix / 2 + matrix.T / 2
 
 
@@ -107,7 +117,7 @@ def check_spd(value: ArrayLike, name: str, dim: int | None = None) -> Array:
 
 
 def check_psd(value: ArrayLike, name: str, dim: int | None = None) -> Array:
-    """Return ``value`` as a symmetric positive-semidefinite float64 matrix (n, n); singular is allowed, negative is not."""
+    """Return ``value`` as a symmetric positive-semidefinite float64 matrix (n, n); singular is allowed."""
     matrix = check_symmetric(value, name, dim)
     eigenvalues = np.linalg.eigvalsh(matrix)
     if eigenvalues[0] < -matrix.shape[0] * RANK_TOLERANCE * float(np.abs(eigenvalues).max()) * 8:
