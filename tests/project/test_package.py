@@ -1,7 +1,7 @@
 """The project as a package.
 
 1. ``import theory`` is light: no torch, pandas, sympy or scipy.optimize, and every listed submodule exists.
-2. The wheel builds, installs in a fresh environment imports there, and carries ``py.typed`` and the data files.
+2. The wheel builds, installs in a fresh environment and imports there, and carries ``py.typed`` and the data files.
 3. Imports flow one way: theory → toy2d → figures.
 """
 
