@@ -1,0 +1,114 @@
+"""ΛReg's learnable target covariance: a fixed trace and a bounded condition number, feasible at every read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class _ClampTowardsBox(torch.autograd.Function):
+    """Clamp α to [−b, b]; outside the box keep only the gradient whose descent step leads back into it.
+
+    ``torch.clamp`` gives a logit outside its bounds no gradient at all, so one that an optimiser pushed out would
+    stay there; passing every gradient would let it run away. For b = 0 nothing may move.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, bound: Tensor) -> Tensor:
+        """Clamped logits."""
+        ctx.save_for_backward(logits, bound)
+        return torch.minimum(torch.maximum(logits, -bound), bound)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        """Gradient, zeroed where descent would lead further out or the box is a point."""
+        logits, bound = ctx.saved_tensors
+        (grad,) = grad_outputs
+        outward = ((logits > bound) & (grad < 0)) | ((logits < -bound) & (grad > 0)) | (bound <= 0)
+        return grad.masked_fill(outward, 0.0), None
+
+
+class LambdaTarget(nn.Module):
+    """Diagonal target covariance Λ = diag(v) with tr Λ = D and max v / min v ≤ κ.
+
+        v_i = D e^{α_i} / Σ_j e^{α_j},    α_i ∈ [−½ ln κ, ½ ln κ].
+
+    Both constraints hold at every read, whatever an optimiser did to the logits. At κ = 1 the target is the identity
+    and the logits get no gradient.
+
+    Parameters
+    ----------
+    dim
+        D, the latent dimension.
+    kappa
+        Bound κ ≥ 1 on the condition number; a number, or values that broadcast to ``batch_shape``.
+    batch_shape
+        Shape of a stack of independent targets.
+
+    Attributes
+    ----------
+    logits
+        α, a parameter of shape ``(*batch_shape, D)``, initially zero.
+    kappa
+        κ as a float64 tensor of shape ``batch_shape``. It is configuration, not state: it is not in the state dict,
+        so a κ = 1 checkpoint loads into a κ > 1 module.
+
+    Raises
+    ------
+    ValueError
+        If a bound is below 1 or not finite, or does not broadcast to ``batch_shape``.
+
+    References
+    ----------
+    AnisoWM (arXiv 2609.37441), Section 4.2; docs/theory.md, T3.
+    """
+
+    kappa: Tensor
+
+    def __init__(self, dim: int, kappa: float | Tensor, batch_shape: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        if dim < 1:
+            raise ValueError(f"dim must be at least 1, but it is {dim}.")
+        bounds = torch.as_tensor(kappa, dtype=torch.float64, device="cpu")
+        if not torch.isfinite(bounds).all() or (bounds < 1).any():
+            raise ValueError("kappa must be finite and at least 1.")
+        try:
+            self.kappa = bounds.expand(batch_shape).clone()
+        except RuntimeError:
+            raise ValueError(
+                f"kappa must broadcast to batch_shape {tuple(batch_shape)}, but its shape is {tuple(bounds.shape)}."
+            ) from None
+        self.dim = dim
+        self.batch_shape = tuple(batch_shape)
+        self.logits = nn.Parameter(torch.zeros(*batch_shape, dim))
+
+    def _bound(self, dtype: torch.dtype) -> Tensor:
+        return (0.5 * self.kappa.log()).to(self.logits.device, dtype).unsqueeze(-1)
+
+    def variances(self) -> Tensor:
+        """Target variances v, ``(*batch_shape, D)``, at least float32."""
+        dtype = torch.promote_types(self.logits.dtype, torch.float32)
+        weights = _ClampTowardsBox.apply(self.logits.to(dtype), self._bound(dtype)).exp()
+        # Dividing by the mean makes κ = 1 exactly the identity; D·softmax would round.
+        return weights / weights.mean(dim=-1, keepdim=True)
+
+    @torch.no_grad()
+    def clip_(self) -> LambdaTarget:
+        """Clip the logits to [−½ ln κ, ½ ln κ] in place; to be called after each update."""
+        bound = self._bound(self.logits.dtype)
+        self.logits.copy_(torch.minimum(torch.maximum(self.logits, -bound), bound))
+        return self
+
+    def whiten(self, features: Tensor) -> Tensor:
+        """Λ^{−1/2} z for features ``(*batch_shape, ..., N, D)``."""
+        variances = self.variances()
+        between = features.ndim - variances.ndim
+        shape = (*self.batch_shape, *(1,) * between, self.dim)
+        return features * variances.rsqrt().reshape(shape)
+
+    def extra_repr(self) -> str:
+        """Configuration."""
+        kappa = self.kappa.item() if self.kappa.ndim == 0 else f"tensor of shape {tuple(self.kappa.shape)}"
+        return f"dim={self.dim}, kappa={kappa}, batch_shape={self.batch_shape}"
