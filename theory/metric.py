@@ -103,7 +103,7 @@ def encoder_metric(weight: ArrayLike) -> Array:
 
     References
     ----------
-    AnisoWM (arXiv 2609.37441), Section 3; docs/theory.md, T1.
+    AnisoWM (arXiv 2609.37441); docs/theory.md, T1.
     """
     weight = check_array(weight, "weight", ndim=2)
     if weight.size == 0:
