@@ -1,0 +1,178 @@
+"""Simulators of a task: opened with every trap of stable-worldmodel 0.1.1 guarded, set to recorded states, closed.
+
+What this module guards, each once:
+
+- A misspelt callable is skipped in silence by ``World.evaluate``: here every name is checked against the environment.
+- Cube ignores seeds: here a reset with a seed is a function of it.
+- Cube compiles its model again at each reset: here once.
+- EGL prints tracebacks at exit unless worlds are closed: :func:`open_world` closes them.
+- Importing the simulators takes seconds: they are imported when the first world opens.
+- Column names with ``/`` become groups in HDF5: :func:`read_columns` writes ``_``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visual.tasks import Columns, Policy, Setter, Task, get_task
+
+if TYPE_CHECKING:
+    from stable_worldmodel import World
+
+FRAME_COLUMN = "pixels"
+
+
+@contextlib.contextmanager
+def open_world(
+    task: str | Task, *, num_envs: int = 1, image_size: int = 64, recording: bool = False, pixels: bool = True
+) -> Iterator[World]:
+    """Open ``num_envs`` simulators of a task as a stable-worldmodel ``World`` and close them at the end.
+
+    Parameters
+    ----------
+    task
+        A task or its name.
+    num_envs
+        Number of simulators; for an evaluation it is the number of episodes.
+    image_size
+        Height and width of the frames in pixels.
+    recording
+        Whether the recording arguments of the task apply; otherwise the environment ends an episode at the goal.
+    pixels
+        Whether each step renders a frame.
+
+    Raises
+    ------
+    ValueError
+        If ``num_envs`` or ``image_size`` is not positive, if no OpenGL library can be loaded, or if a setter of the
+        task is not a method of the environment with those arguments.
+    """
+    task = get_task(task)
+    if num_envs < 1 or image_size < 8:
+        raise ValueError(
+            f"A world needs at least one environment and frames of 8 px, not {num_envs} and {image_size} px."
+        )
+    world = _build_world(task, num_envs, image_size, recording, pixels)
+    try:
+        for setter in (*task.start, *task.goal):
+            _bound_method(task, setter, world.envs.envs[0].unwrapped)
+        yield world
+    finally:
+        world.close()
+
+
+def _build_world(task: Task, num_envs: int, image_size: int, recording: bool, pixels: bool) -> World:
+    arguments = {**task.arguments, **(task.recording_arguments if recording else {})}
+    wrappers: list[Any] = []
+    if task.mujoco_camera is not None:
+        # Without a display, EGL is the backend that software rendering offers.
+        if not os.environ.get("DISPLAY"):
+            os.environ.setdefault("MUJOCO_GL", "egl")
+        from visual.rendering import fast_rendering
+
+        wrappers.append(fast_rendering(task.mujoco_camera, image_size))
+    from visual.seeding import seeded_resets
+
+    wrappers.append(seeded_resets(task.seeded_variations))
+    try:
+        import stable_worldmodel as swm
+
+        return swm.World(
+            task.env_id,
+            num_envs=num_envs,
+            image_shape=(image_size, image_size) if pixels else None,
+            add_pixels=pixels,
+            # An evaluation has its own budget; the limit of the environment must never cut it short.
+            max_episode_steps=task.max_episode_steps if recording else 10**9,
+            pre_wrappers=wrappers,
+            disable_env_checker=True,
+            **arguments,
+        )
+    except (ImportError, AttributeError, RuntimeError) as error:
+        if any(word in str(error).lower() for word in ("egl", "opengl", "libgl", "osmesa", "glfw", "display")):
+            raise ValueError(
+                f"No OpenGL library for rendering could be loaded (MUJOCO_GL={os.environ.get('MUJOCO_GL', '')}): "
+                "install libegl1, libgl1 and libgles2, or set MUJOCO_GL."
+            ) from error
+        raise
+
+
+def make_policy(policy: Policy) -> Any:
+    """Instantiate a recording policy.
+
+    Raises
+    ------
+    ValueError
+        If the class cannot be imported or refuses an argument.
+    """
+    module, _, name = policy.target.partition(":")
+    try:
+        cls = getattr(importlib.import_module(module), name)
+        unknown = set(policy.arguments) - set(inspect.signature(cls.__init__).parameters)
+        if unknown:
+            # The policies of stable-worldmodel keep any keyword as an attribute and then ignore it.
+            raise ValueError(f"{policy.target} has no argument {', '.join(sorted(unknown))}.")
+        return cls(**policy.arguments)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"The policy {policy.target} cannot be imported: {error}.") from None
+
+
+def read_columns(task: Task, infos: Mapping[str, Any], index: int = 0) -> dict[str, NDArray[Any]]:
+    """Copy the state columns, and the frame where there is one, of simulator ``index`` out of ``World.infos``.
+
+    Raises
+    ------
+    ValueError
+        If the environment does not report a column of the task.
+    """
+    reported = {name.replace("/", "_"): values for name, values in infos.items()}
+    row: dict[str, NDArray[Any]] = {}
+    for name in task.columns:
+        if name not in reported:
+            raise ValueError(f"{task.title} does not report the column {name!r}.")
+        row[name] = np.array(reported[name][index][0])
+    if FRAME_COLUMN in reported:
+        row[FRAME_COLUMN] = np.array(reported[FRAME_COLUMN][index][0])
+    return row
+
+
+def set_state(world: World, task: Task, state: Columns, index: int = 0) -> None:
+    """Put simulator ``index`` into a recorded state (one row of each state column)."""
+    for setter in task.start:
+        _apply(task, setter, world, state, index)
+
+
+def set_goal(world: World, task: Task, goal: Columns, index: int = 0) -> None:
+    """Make a recorded state the goal of simulator ``index``: its success is measured against it from the next step."""
+    for setter in task.goal:
+        _apply(task, setter, world, goal, index)
+
+
+def _apply(task: Task, setter: Setter, world: World, row: Columns, index: int) -> None:
+    method = _bound_method(task, setter, world.envs.envs[index].unwrapped)
+    missing = [column for column in setter.columns.values() if column not in row]
+    if missing:
+        raise ValueError(f"{task.title}: {setter.method} needs the column {missing[0]!r}, which the row does not have.")
+    arguments = {argument: np.array(row[column]) for argument, column in setter.columns.items()}
+    if not all(np.isfinite(value).all() for value in arguments.values()):
+        raise ValueError(f"{task.title}: {setter.method} got a state that is not finite.")
+    method(**arguments, **setter.constants)
+
+
+def _bound_method(task: Task, setter: Setter, environment: Any) -> Any:
+    method = getattr(environment, setter.method, None)
+    if not callable(method):
+        raise ValueError(f"{task.title}: the environment {task.env_id} has no method {setter.method!r}.")
+    try:
+        inspect.signature(method).bind(**dict.fromkeys([*setter.columns, *setter.constants]))
+    except TypeError as error:
+        raise ValueError(f"{task.title}: {setter.method} cannot be called as specified: {error}.") from None
+    return method
