@@ -1,111 +1,222 @@
 """The sketched Epps–Pulley statistic and its gradient in one pass, without a tensor that carries the knots.
 
-Per leading index (time step, network) and slice u with projections θ_n = t₁ uᵀz_n, t₁ the knot spacing,
+Per leading index (time step, network) and slice u, with θ_n = t₁ uᵀz_n and t₁ the knot spacing,
 
     R = N Σ_k w_k [ (C_k − φ_k)² + S_k² ],   C_k = (1/N) Σ_n cos kθ_n,   S_k = (1/N) Σ_n sin kθ_n,
 
     ∂R/∂θ_n = 2 Σ_k k w_k [ S_k cos kθ_n − (C_k − φ_k) sin kθ_n ].
 
-Both sums run over harmonics of one angle, so they need one cosine and one sine per projected value and then only
-products: the harmonics follow from the rotation e^{i(k+1)θ} = e^{ikθ} e^{iθ} and the gradient from Horner's rule in
-e^{iθ}. Slices are processed in blocks small enough for the second-level cache.
+Everything is a power of e^{iθ}, so a projected value costs one cosine, one sine and a few complex products instead of a
+cosine and a sine per knot, and nothing per knot is kept for the backward pass: the gradient is formed right after the
+sums, while the block of slices is still in cache.
+
+**Which recurrence.** Powers are formed by multiplication, e^{i(j+m)θ} = e^{ijθ} e^{imθ} with j ≤ m (doubling). Its
+error in e^{ikθ} grows like kε whatever θ is, no faster than the rounding of kθ itself. The cheaper three-term rule
+cos (k+1)θ = 2 cos θ cos kθ − cos (k−1)θ does not have that property: rounding cos θ moves θ by ε/|sin θ|, and features
+of small scale put every θ near zero, where the relative error is ε/θ².
+
+**Baby steps, giant steps.** With kept powers z¹ … z^G and giant steps z^{G}, z^{2G}, …, the sums Σ_n z^{mG+j} are small
+matrix products over n, and the gradient Σ_m z^{mG} (Σ_j c_{mG+j} z^j) is another (Paterson and Stockmeyer 1973). Work
+per projected value and storage per block then grow like √K in elementwise passes and stored powers.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-#: Projected values per block: four buffers of this many float32 values fit into a second-level cache of 1 MiB.
-BLOCK = 1 << 15
+from theory.regularizer.quadrature import Quadrature
+
+#: Projected values per block and thread on a CPU. About 100 bytes of workspace each: a few MiB, near the core.
+CPU_BLOCK = 1 << 16
+#: Projected values per block elsewhere: enough to fill a GPU, about 20 MiB of workspace.
+DEVICE_BLOCK = 1 << 18
+#: Powers kept per block (G above).
+BABY_STEPS = 8
+
+#: Adds the moments (…, 2) and the sample count over processes in place; returns the total count and the process count.
+Reduce = Callable[[Tensor, int], tuple[Tensor | int, int]]
 
 
-def block_sizes(lead: int, samples: int, slices: int) -> tuple[int, int]:
-    """Leading indices and slices per block, so that a block holds about :data:`BLOCK` projected values."""
-    width = min(slices, max(16, BLOCK // max(samples, 1)))
-    return max(1, min(lead, BLOCK // max(samples * width, 1))), width
+class Block(Protocol):
+    """Harmonics of one block of projected values, ``rows`` slices by N samples."""
+
+    def load(self, angle: Tensor) -> None:
+        """Take the angles (rows, N); they may be overwritten."""
+
+    def sums(self, out: Tensor) -> None:
+        """Write Σ_n cos, Σ_n sin for each slice and order into ``out`` (rows, orders, 2)."""
+
+    def series(self, coefficients: Tensor, out: Tensor) -> None:
+        """Write Σ_k (b_k cos − a_k sin) of each angle into ``out`` (rows, N), from (a, b) (rows, orders, 2)."""
 
 
-def uniform_statistic(
-    features: Tensor, slices: Tensor, spacing: float, window: Tensor, weights: Tensor, need_gradient: bool
+class PowerBlock:
+    """Integer orders 1 … K: powers of e^{iθ} by doubling."""
+
+    def __init__(self, rows: int, samples: int, orders: int, like: Tensor) -> None:
+        self.baby = min(BABY_STEPS, orders)
+        self.giant = -(-orders // self.baby)
+        dtype = like.dtype.to_complex()
+        self._powers = like.new_empty(self.baby, rows, samples, dtype=dtype)
+        self._strides = like.new_empty(self.giant - 1, rows, samples, dtype=dtype)
+        self._partial = like.new_empty(rows, self.giant, samples, dtype=dtype)
+        self._cosine = like.new_empty(rows, samples)
+        self.rows = rows
+
+    @property
+    def padded_orders(self) -> int:
+        """Orders that :meth:`sums` writes; those beyond K carry zero weight."""
+        return self.baby * self.giant
+
+    def load(self, angle: Tensor) -> None:
+        """Powers z¹ … z^G and strides z^G, z^{2G}, … of z = e^{iθ}."""
+        self.rows = rows = angle.shape[0]
+        powers, strides, cosine = self._powers[:, :rows], self._strides[:, :rows], self._cosine[:rows]
+        torch.cos(angle, out=cosine)
+        torch.sin(angle, out=angle)
+        torch.complex(cosine, angle, out=powers[0])
+        known = 1
+        while known < self.baby:
+            step = min(known, self.baby - known)
+            torch.mul(powers[:step], powers[known - 1], out=powers[known : known + step])
+            known += step
+        for index in range(self.giant - 1):
+            if index == 0:
+                strides[0].copy_(powers[-1])
+            else:
+                torch.mul(strides[index - 1], powers[-1], out=strides[index])
+
+    def sums(self, out: Tensor) -> None:
+        """Σ_n z^{mG+j}: plain sums for m = 0, a matrix product over n for the giant steps."""
+        powers, strides = self._powers[:, : self.rows], self._strides[:, : self.rows]
+        table = torch.view_as_complex(out).view(self.rows, self.giant, self.baby)
+        table[:, 0] = powers.sum(-1).T
+        if self.giant > 1:
+            table[:, 1:] = torch.bmm(strides.transpose(0, 1), powers.permute(1, 2, 0))
+
+    def series(self, coefficients: Tensor, out: Tensor) -> None:
+        """−Im Σ_m z^{mG} (Σ_j c̄_{mG+j} z^j), c = a + ib."""
+        powers, strides, partial = self._powers[:, : self.rows], self._strides, self._partial[: self.rows]
+        table = torch.view_as_complex(coefficients).conj_physical().view(self.rows, self.giant, self.baby)
+        torch.bmm(table, powers.transpose(0, 1), out=partial)
+        total = partial[:, 0]
+        for index in range(1, self.giant):
+            total.addcmul_(partial[:, index], strides[index - 1, : self.rows])
+        torch.neg(total.imag, out=out)
+
+
+class DirectBlock:
+    """Any orders, real arithmetic only: one cosine and sine per order and pass."""
+
+    def __init__(self, rows: int, samples: int, orders: tuple[float, ...], like: Tensor) -> None:
+        self.orders = orders
+        self.padded_orders = len(orders)
+        self._angle = like.new_empty(0)
+
+    def load(self, angle: Tensor) -> None:
+        """Keep the angles."""
+        self._angle = angle
+
+    def sums(self, out: Tensor) -> None:
+        """Σ_n cos t_kθ_n and Σ_n sin t_kθ_n, order by order."""
+        for index, order in enumerate(self.orders):
+            phase = self._angle * order
+            out[:, index, 0] = phase.cos().sum(-1)
+            out[:, index, 1] = phase.sin_().sum(-1)
+
+    def series(self, coefficients: Tensor, out: Tensor) -> None:
+        """Σ_k (b_k cos t_kθ − a_k sin t_kθ), order by order."""
+        out.zero_()
+        for index, order in enumerate(self.orders):
+            phase = self._angle * order
+            cosine, sine = coefficients[:, index, :, None].unbind(1)
+            out.addcmul_(phase.cos(), sine).addcmul_(phase.sin_(), cosine, value=-1.0)
+
+
+def block_shape(lead: int, samples: int, slices: int, device: torch.device) -> tuple[int, int]:
+    """Leading indices and slices per block. Several leading indices only if one of them takes all slices."""
+    size = CPU_BLOCK * min(torch.get_num_threads(), 4) if device.type == "cpu" else DEVICE_BLOCK
+    width = min(slices, max(8, size // max(samples, 1)))
+    rows = max(1, size // max(samples * slices, 1)) if width == slices else 1
+    return min(lead, rows), width
+
+
+def sketched_statistic(
+    features: Tensor, slices: Tensor, rule: Quadrature, *, gradient: bool, reduce: Reduce | None = None
 ) -> tuple[Tensor, Tensor | None]:
-    """Statistic (L,) averaged over slices, and its gradient (L, N, D), for equally spaced knots 0, t₁, 2t₁, …
+    """Statistic R averaged over slices, (L,), and its gradient ∂R_l/∂z_l, (L, N, D).
 
     Parameters
     ----------
     features
         z, (L, N, D).
     slices
-        Unit columns, (D, S) or (L, D, S).
-    spacing
-        t₁.
-    window, weights
-        φ_k = e^{−t_k²/2} and w_k, (K,).
+        Unit columns, (D, S), or (L, D, S) for slices of their own per leading index.
+    rule
+        Knots, window and weights.
+    gradient
+        Whether to form the gradient.
+    reduce
+        Adds the moments over processes. The statistic is then that of the global batch, and the gradient is the local
+        rows of its gradient times the number of processes, so that averaging over processes sums it.
     """
     lead, samples, _ = features.shape
     count = slices.shape[-1]
-    harmonics = window.shape[0] - 1
-    statistic = features.new_zeros(lead)
-    gradient = torch.zeros_like(features) if need_gradient else None
-    lead_block, width = block_sizes(lead, samples, count)
-    orders = torch.arange(harmonics + 1, dtype=features.dtype, device=features.device)
-    for first in range(0, lead, lead_block):
-        rows = slice(first, first + lead_block)
-        block = features[rows]
-        for left in range(0, count, width):
-            columns = slices[..., left : left + width]
-            if columns.ndim == 3:
-                columns = columns[rows]
-            angle = torch.matmul(block, columns).mul_(spacing)
-            cosine, sine = angle.cos(), angle.sin()
-            real, imag, spare = cosine.clone(), sine.clone(), torch.empty_like(angle)
-            means = angle.new_empty(2, harmonics, block.shape[0], columns.shape[-1])
-            for k in range(harmonics):
-                torch.mean(real, dim=1, out=means[0, k])
-                torch.mean(imag, dim=1, out=means[1, k])
-                if k + 1 < harmonics:
-                    torch.mul(real, sine, out=spare)
-                    real.mul_(cosine).addcmul_(imag, sine, value=-1.0)
-                    imag.mul_(cosine).add_(spare)
-            means[0].sub_(window[1:, None, None])
-            per_slice = torch.einsum("k,cklw->l", weights[1:], means.square())
-            statistic[rows] += per_slice * (samples / count)
-            if gradient is None:
-                continue
-            # Σ_k k w_k (S_k + i (C_k − φ_k)) e^{ikθ}: its real part is half of ∂R/∂θ.
-            scale = (weights * orders)[1:, None, None] * (2.0 * spacing / count)
-            means.mul_(scale)
-            real.copy_(means[1, -1].unsqueeze(1).expand_as(real))
-            imag.copy_(means[0, -1].unsqueeze(1).expand_as(imag))
-            for k in range(harmonics - 2, -1, -1):
-                torch.mul(real, sine, out=spare)
-                real.mul_(cosine).addcmul_(imag, sine, value=-1.0).add_(means[1, k].unsqueeze(1))
-                imag.mul_(cosine).add_(spare).add_(means[0, k].unsqueeze(1))
-            real.mul_(cosine).addcmul_(imag, sine, value=-1.0)
-            gradient[rows].add_(torch.matmul(real, columns.mT))
-    return statistic, gradient
+    orders, window, weights = rule.tensors(features.dtype, features.device)
+    rows, width = block_shape(lead, samples, count, features.device)
+    block: PowerBlock | DirectBlock
+    if rule.spacing is not None and features.device.type in ("cpu", "cuda"):
+        scale = rule.spacing
+        block = PowerBlock(rows * width, samples, len(rule.orders), features)
+    else:
+        scale = 1.0 if rule.spacing is None else rule.spacing
+        block = DirectBlock(rows * width, samples, rule.orders, features)
+    padding = (0, block.padded_orders - len(rule.orders))
+    orders, window, weights = (torch.nn.functional.pad(row, padding) for row in (orders, window, weights))
+    directions = (slices.mT * scale).expand(lead, count, -1)
+    moments = features.new_empty(lead, count, block.padded_orders, 2)
+    angles = features.new_empty(rows * width, samples)
 
+    def sweep() -> Iterator[tuple[slice, slice, Tensor]]:
+        """Load one block after the other; yields its place and its moments as (block rows, orders, 2)."""
+        for first in range(0, lead, rows):
+            some = slice(first, min(first + rows, lead))
+            for left in range(0, count, width):
+                columns = slice(left, min(left + width, count))
+                shape = (some.stop - some.start, columns.stop - columns.start)
+                angle = angles[: shape[0] * shape[1]]
+                torch.bmm(directions[some, columns], features[some].mT, out=angle.view(*shape, samples))
+                block.load(angle)
+                yield some, columns, moments[some, columns].view(-1, block.padded_orders, 2)
 
-class SketchedEppsPulley(torch.autograd.Function):
-    """Statistic per leading index, (L,), with the gradient formed in the forward pass."""
+    total: Tensor | int = samples
+    processes = 1
+    result = torch.zeros_like(features) if gradient else None
+    # The angles are no longer needed once they are loaded, except by DirectBlock.
+    slope = angles if isinstance(block, PowerBlock) else torch.empty_like(angles)
 
-    @staticmethod
-    def forward(ctx: Any, features: Tensor, slices: Tensor, spacing: float, window: Tensor, weights: Tensor) -> Tensor:
-        """Statistic (L,) of features (L, N, D)."""
-        statistic, gradient = uniform_statistic(
-            features, slices, spacing, window, weights, need_gradient=ctx.needs_input_grad[0]
-        )
-        ctx.save_for_backward(*(() if gradient is None else (gradient,)))
-        return statistic
+    def finish(some: slice, columns: slice, part: Tensor) -> None:
+        """From sums to N (C_k − φ_k) and N S_k, and the block's share of the gradient."""
+        part[..., 0].sub_(window * total)
+        if result is None:
+            return
+        out = slope[: part.shape[0]]
+        block.series(part * (orders * weights * (2 * processes / count / total)).unsqueeze(-1), out)
+        result[some].baddbmm_(out.view(some.stop - some.start, -1, samples).mT, directions[some, columns])
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale the stored gradient."""
-        if not ctx.saved_tensors:
-            return None, None, None, None, None
-        (gradient,) = ctx.saved_tensors
-        return gradient * grad_outputs[0][:, None, None], None, None, None, None
+    if reduce is None:
+        for some, columns, part in sweep():
+            block.sums(part)
+            finish(some, columns, part)
+    else:
+        for _, _, part in sweep():
+            block.sums(part)
+        total, processes = reduce(moments, samples)
+        for some, columns, part in sweep():
+            finish(some, columns, part)
+    statistic = torch.einsum("lskc,k->l", moments.square_(), weights) / (total * count)
+    return statistic, result

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations
 
 
-class _ClampTowardsBox(torch.autograd.Function):
+class _ClampIntoBox(torch.autograd.Function):
     """Clamp α to [−b, b]; outside the box keep only the gradient whose descent step leads back into it.
 
     ``torch.clamp`` gives a logit outside its bounds no gradient at all, so one that an optimiser pushed out would
@@ -53,7 +55,7 @@ class LambdaTarget(nn.Module):
         α, a parameter of shape ``(*batch_shape, D)``, initially zero.
     kappa
         κ as a float64 tensor of shape ``batch_shape``. It is configuration, not state: it is not in the state dict,
-        so a κ = 1 checkpoint loads into a κ > 1 module.
+        so a κ = 1 checkpoint loads into a κ > 1 module and stays κ > 1.
 
     Raises
     ------
@@ -65,9 +67,7 @@ class LambdaTarget(nn.Module):
     AnisoWM (arXiv 2609.37441), Section 4.2; docs/theory.md, T3.
     """
 
-    kappa: Tensor
-
-    def __init__(self, dim: int, kappa: float | Tensor, batch_shape: tuple[int, ...] = ()) -> None:
+    def __init__(self, dim: int, kappa: float | Sequence[float] | Tensor, batch_shape: tuple[int, ...] = ()) -> None:
         super().__init__()
         if dim < 1:
             raise ValueError(f"dim must be at least 1, but it is {dim}.")
@@ -85,12 +85,13 @@ class LambdaTarget(nn.Module):
         self.logits = nn.Parameter(torch.zeros(*batch_shape, dim))
 
     def _bound(self, dtype: torch.dtype) -> Tensor:
-        return (0.5 * self.kappa.log()).to(self.logits.device, dtype).unsqueeze(-1)
+        # From float64 at every use: a buffer would be rounded, perhaps upwards, by ``module.to(torch.bfloat16)``.
+        return (0.5 * self.kappa.log()).unsqueeze(-1).to(dtype).to(self.logits.device)
 
     def variances(self) -> Tensor:
-        """Target variances v, ``(*batch_shape, D)``, at least float32."""
+        """Target variances v, ``(*batch_shape, D)``, in float32 or better."""
         dtype = torch.promote_types(self.logits.dtype, torch.float32)
-        weights = _ClampTowardsBox.apply(self.logits.to(dtype), self._bound(dtype)).exp()
+        weights = _ClampIntoBox.apply(self.logits.to(dtype), self._bound(dtype)).exp()
         # Dividing by the mean makes κ = 1 exactly the identity; D·softmax would round.
         return weights / weights.mean(dim=-1, keepdim=True)
 
@@ -101,14 +102,60 @@ class LambdaTarget(nn.Module):
         self.logits.copy_(torch.minimum(torch.maximum(self.logits, -bound), bound))
         return self
 
-    def whiten(self, features: Tensor) -> Tensor:
-        """Λ^{−1/2} z for features ``(*batch_shape, ..., N, D)``."""
-        variances = self.variances()
-        between = features.ndim - variances.ndim
-        shape = (*self.batch_shape, *(1,) * between, self.dim)
-        return features * variances.rsqrt().reshape(shape)
+    def covariance(self) -> Tensor:
+        """Λ, ``(*batch_shape, D, D)``."""
+        return torch.diag_embed(self.variances())
+
+    def whitening(self) -> Tensor:
+        """Diagonal of Λ^{−1/2}, ``(*batch_shape, D)``."""
+        return self.variances().rsqrt()
+
+    def standardize(self, features: Tensor, whitening: Tensor | None = None) -> Tensor:
+        """Λ^{−1/2} z for features ``(*batch_shape, ..., N, D)``; ``whitening`` saves computing it again."""
+        whitening = self.whitening() if whitening is None else whitening
+        between = (1,) * (features.ndim - whitening.ndim)
+        return features * whitening.reshape(*self.batch_shape, *between, self.dim)
 
     def extra_repr(self) -> str:
         """Configuration."""
         kappa = self.kappa.item() if self.kappa.ndim == 0 else f"tensor of shape {tuple(self.kappa.shape)}"
         return f"dim={self.dim}, kappa={kappa}, batch_shape={self.batch_shape}"
+
+
+class FullTarget(LambdaTarget):
+    """Full target covariance A = R diag(v) Rᵀ under the same bounds: tr A = D, λmax(A)/λmin(A) ≤ κ.
+
+    v is parametrised as in :class:`LambdaTarget`; R is orthogonal, by PyTorch's matrix-exponential parametrisation, and
+    starts at the identity. It answers whether a diagonal target is enough. Features are standardised by the symmetric
+    root A^{−1/2} = R diag(v^{−1/2}) Rᵀ, so κ = 1 is the identity whatever R is.
+
+    At α = 0 the covariance does not depend on R, so R moves only after the variances have parted.
+
+    Attributes
+    ----------
+    rotation
+        R, ``(*batch_shape, D, D)``; its free parameters are optimised with the logits.
+    """
+
+    def __init__(self, dim: int, kappa: float | Sequence[float] | Tensor, batch_shape: tuple[int, ...] = ()) -> None:
+        super().__init__(dim, kappa, batch_shape)
+        self.rotation = nn.Parameter(torch.eye(dim).expand(*batch_shape, dim, dim).clone())
+        parametrizations.orthogonal(self, "rotation", orthogonal_map="matrix_exp")
+
+    def _rotated(self, eigenvalues: Tensor) -> Tensor:
+        rotation = self.rotation.to(eigenvalues.dtype)
+        return (rotation * eigenvalues.unsqueeze(-2)) @ rotation.mT
+
+    def covariance(self) -> Tensor:
+        """A, ``(*batch_shape, D, D)``."""
+        return self._rotated(self.variances())
+
+    def whitening(self) -> Tensor:
+        """A^{−1/2}, ``(*batch_shape, D, D)``."""
+        return self._rotated(self.variances().rsqrt())
+
+    def standardize(self, features: Tensor, whitening: Tensor | None = None) -> Tensor:
+        """A^{−1/2} z for features ``(*batch_shape, ..., N, D)``; ``whitening`` saves computing it again."""
+        whitening = self.whitening() if whitening is None else whitening
+        between = (1,) * (features.ndim - whitening.ndim)
+        return features @ whitening.reshape(*self.batch_shape, *between, self.dim, self.dim)
