@@ -16,8 +16,8 @@ cos (k+1)θ = 2 cos θ cos kθ − cos (k−1)θ does not have that property: ro
 of small scale put every θ near zero, where the relative error is ε/θ².
 
 **Baby steps, giant steps.** With kept powers z¹ … z^G and giant steps z^{G}, z^{2G}, …, the sums Σ_n z^{mG+j} are small
-matrix products over n, and the gradient Σ_m z^{mG} (Σ_j c_{mG+j} z^j) is another (Paterson and Stockmeyer 1973). Work
-per projected value and storage per block then grow like √K in elementwise passes and stored powers.
+matrix products over n, and the gradient Σ_m z^{mG} (Σ_j c_{mG+j} z^j) is another (Paterson and Stockmeyer 1973). Passes
+over a block and the powers it stores then grow like G + K/G.
 """
 
 from __future__ import annotations
@@ -76,6 +76,10 @@ class PowerBlock:
         """Powers z¹ … z^G and strides z^G, z^{2G}, … of z = e^{iθ}."""
         self.rows = rows = angle.shape[0]
         powers, strides, cosine = self._powers[:, :rows], self._strides[:, :rows], self._cosine[:rows]
+        if self.giant > 2:
+            # From the angle itself (Gθ is exact): rounding then grows with G + K/G instead of K.
+            far = angle * self.baby
+            torch.complex(torch.cos(far, out=cosine), far.sin_(), out=strides[0])
         torch.cos(angle, out=cosine)
         torch.sin(angle, out=angle)
         torch.complex(cosine, angle, out=powers[0])
@@ -84,24 +88,30 @@ class PowerBlock:
             step = min(known, self.baby - known)
             torch.mul(powers[:step], powers[known - 1], out=powers[known : known + step])
             known += step
-        for index in range(self.giant - 1):
-            if index == 0:
-                strides[0].copy_(powers[-1])
-            else:
-                torch.mul(strides[index - 1], powers[-1], out=strides[index])
+        if self.giant == 2:
+            torch.sub(powers[-1], 1.0, out=strides[0])
+        if self.giant > 2:
+            for index in range(1, self.giant - 1):
+                torch.mul(strides[index - 1], strides[0], out=strides[index])
+            strides.sub_(1.0)
 
     def sums(self, out: Tensor) -> None:
-        """Σ_n z^{mG+j}: plain sums for m = 0, a matrix product over n for the giant steps."""
+        """Σ_n z^{mG+j} = Σ_n z^j + Σ_n (z^{mG} − 1) z^j, the second sum a matrix product over n.
+
+        A matrix product adds its terms one after the other; a thousandth below one would be lost against a sum of 128.
+        """
         powers, strides = self._powers[:, : self.rows], self._strides[:, : self.rows]
         table = torch.view_as_complex(out).view(self.rows, self.giant, self.baby)
         table[:, 0] = powers.sum(-1).T
         if self.giant > 1:
-            table[:, 1:] = torch.bmm(strides.transpose(0, 1), powers.permute(1, 2, 0))
+            table[:, 1:] = torch.bmm(strides.transpose(0, 1), powers.permute(1, 2, 0)).add_(table[:, :1])
 
     def series(self, coefficients: Tensor, out: Tensor) -> None:
         """−Im Σ_m z^{mG} (Σ_j c̄_{mG+j} z^j), c = a + ib."""
         powers, strides, partial = self._powers[:, : self.rows], self._strides, self._partial[: self.rows]
         table = torch.view_as_complex(coefficients).conj_physical().view(self.rows, self.giant, self.baby)
+        # Σ_m z^{mG} p_m = Σ_m p_m + Σ_m (z^{mG} − 1) p_m, and the first sum is one polynomial.
+        table[:, 0] = table.sum(1)
         torch.bmm(table, powers.transpose(0, 1), out=partial)
         total = partial[:, 0]
         for index in range(1, self.giant):
