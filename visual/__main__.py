@@ -1,0 +1,86 @@
+"""``python -m visual COMMAND [name=value …]``: Hydra underneath, bad input in one sentence with exit status 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+COMMANDS = {
+    "collect": "record a task:                     task=tworoom preset=laptop",
+    "train": "train a world model:               task=tworoom kappa=2 preset=laptop seed=3072",
+}
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Run a command and exit: 0 when done, 2 for bad input, 130 when interrupted.
+
+    ``ANISOWM_TRACEBACK=1`` shows the traceback instead of the sentence.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_usage())
+        sys.exit(0 if arguments else 2)
+    command, overrides = arguments[0], arguments[1:]
+    if command not in COMMANDS:
+        _fail(f"there is no command {command!r}; the commands are {', '.join(COMMANDS)}.")
+    # Hydra prints its own errors, over many lines, unless told to raise them.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.errors import HydraException
+    from omegaconf import DictConfig
+    from omegaconf.errors import OmegaConfBaseException
+
+    from visual import commands
+
+    program = sys.argv[0]
+
+    def job(config: DictConfig) -> None:
+        # Data-parallel training starts this program again with these arguments: those of one job of a sweep.
+        sys.argv = [program, command, *HydraConfig.get().overrides.task]
+        try:
+            getattr(commands, command)(config)
+        except (ValueError, OmegaConfBaseException) as error:
+            if os.environ.get("ANISOWM_TRACEBACK") == "1":
+                raise
+            _fail(_sentence(error))
+
+    sys.argv = [program, *overrides]
+    run = hydra.main(version_base="1.3", config_path=str(Path(__file__).parent / "conf"), config_name=command)(job)
+    try:
+        run()
+    except (HydraException, OmegaConfBaseException) as error:
+        if os.environ.get("ANISOWM_TRACEBACK") == "1":
+            raise
+        _fail(_sentence(error))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(0)
+
+
+def _usage() -> str:
+    lines = [f"  {name:<10}{text}" for name, text in COMMANDS.items()]
+    return "\n".join(["python -m visual COMMAND [name=value …]", "", *lines])
+
+
+def _sentence(error: BaseException) -> str:
+    """What went wrong without Hydra's advice on syntax and OmegaConf's type dump."""
+    kept = []
+    for line in str(error).splitlines():
+        if line.strip().startswith(
+            ("full_key:", "object_type=", "reference_type=", "To append", "See https", "Config search")
+        ):
+            break
+        kept.append(line.strip())
+    return " ".join(" ".join(kept).split()) or type(error).__name__
+
+
+def _fail(sentence: str) -> NoReturn:
+    print(f"error: {' '.join(sentence.split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
