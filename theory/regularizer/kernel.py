@@ -51,7 +51,7 @@ class Block(Protocol):
         """Write Σ_n cos, Σ_n sin for each slice and order into ``out`` (rows, orders, 2)."""
 
     def series(self, coefficients: Tensor, out: Tensor) -> None:
-        """Write Σ_k (b_k cos − a_k sin) of each angle into ``out`` (rows, N), from (a, b) (rows, orders, 2)."""
+        """Write Im Σ_k g_k e^{ikθ} of each angle into ``out`` (rows, N), from g as (Re, Im), (rows, orders, 2)."""
 
 
 class PowerBlock:
@@ -107,16 +107,15 @@ class PowerBlock:
             table[:, 1:] = torch.bmm(strides.transpose(0, 1), powers.permute(1, 2, 0)).add_(table[:, :1])
 
     def series(self, coefficients: Tensor, out: Tensor) -> None:
-        """−Im Σ_m z^{mG} (Σ_j c̄_{mG+j} z^j), c = a + ib."""
+        """Im Σ_m z^{mG} (Σ_j g_{mG+j} z^j) = Im [ Σ_m p_m + Σ_m (z^{mG} − 1) p_m ], p_m the inner polynomials."""
         powers, strides, partial = self._powers[:, : self.rows], self._strides, self._partial[: self.rows]
-        table = torch.view_as_complex(coefficients).conj_physical().view(self.rows, self.giant, self.baby)
-        # Σ_m z^{mG} p_m = Σ_m p_m + Σ_m (z^{mG} − 1) p_m, and the first sum is one polynomial.
+        table = torch.view_as_complex(coefficients).view(self.rows, self.giant, self.baby)
         table[:, 0] = table.sum(1)
         torch.bmm(table, powers.transpose(0, 1), out=partial)
         total = partial[:, 0]
         for index in range(1, self.giant):
             total.addcmul_(partial[:, index], strides[index - 1, : self.rows])
-        torch.neg(total.imag, out=out)
+        out.copy_(total.imag)
 
 
 class DirectBlock:
@@ -139,12 +138,12 @@ class DirectBlock:
             out[:, index, 1] = phase.sin_().sum(-1)
 
     def series(self, coefficients: Tensor, out: Tensor) -> None:
-        """Σ_k (b_k cos t_kθ − a_k sin t_kθ), order by order."""
+        """Σ_k (Re g_k sin t_kθ + Im g_k cos t_kθ), order by order."""
         out.zero_()
         for index, order in enumerate(self.orders):
             phase = self._angle * order
-            cosine, sine = coefficients[:, index, :, None].unbind(1)
-            out.addcmul_(phase.cos(), sine).addcmul_(phase.sin_(), cosine, value=-1.0)
+            real, imag = coefficients[:, index, :, None].unbind(1)
+            out.addcmul_(phase.cos(), imag).addcmul_(phase.sin_(), real)
 
 
 def block_shape(lead: int, samples: int, slices: int, device: torch.device) -> tuple[int, int]:
@@ -187,6 +186,10 @@ def sketched_statistic(
         block = DirectBlock(rows * width, samples, rule.orders, features)
     padding = (0, block.padded_orders - len(rule.orders))
     orders, window, weights = (torch.nn.functional.pad(row, padding) for row in (orders, window, weights))
+    # Interleaved like the moments: the window belongs to the cosines, ∂R/∂θ has −sin for a cosine and cos for a sine.
+    window = torch.stack([window, torch.zeros_like(window)], dim=-1)
+    slope = torch.stack([-orders * weights, orders * weights], dim=-1) * (2 / count)
+    weights = weights.repeat_interleave(2)
     directions = (slices.mT * scale).expand(lead, count, -1)
     moments = features.new_empty(lead, count, block.padded_orders, 2)
     angles = features.new_empty(rows * width, samples)
@@ -207,15 +210,15 @@ def sketched_statistic(
     processes = 1
     result = torch.zeros_like(features) if gradient else None
     # The angles are no longer needed once they are loaded, except by DirectBlock.
-    slope = angles if isinstance(block, PowerBlock) else torch.empty_like(angles)
+    spare = angles if isinstance(block, PowerBlock) else torch.empty_like(angles)
 
     def finish(some: slice, columns: slice, part: Tensor) -> None:
         """From sums to N (C_k − φ_k) and N S_k, and the block's share of the gradient."""
-        part[..., 0].sub_(window * total)
+        part.sub_(window * total)
         if result is None:
             return
-        out = slope[: part.shape[0]]
-        block.series(part * (orders * weights * (2 * processes / count / total)).unsqueeze(-1), out)
+        out = spare[: part.shape[0]]
+        block.series(part * (slope * (processes / total)), out)
         result[some].baddbmm_(out.view(some.stop - some.start, -1, samples).mT, directions[some, columns])
 
     if reduce is None:
@@ -228,5 +231,5 @@ def sketched_statistic(
         total, processes = reduce(moments, samples)
         for some, columns, part in sweep():
             finish(some, columns, part)
-    statistic = torch.einsum("lskc,k->l", moments.square_(), weights) / (total * count)
+    statistic = (moments.square_().sum(1).flatten(1) @ weights) / (total * count)
     return statistic, result

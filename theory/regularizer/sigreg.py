@@ -21,8 +21,9 @@ SEED_STRIDE = 0x9E3779B1
 
 def draw_slices(dim: int, num_slices: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
     """Unit columns u ~ U(S^{D−1}), (D, S), on the generator's device."""
-    slices = torch.randn(dim, num_slices, generator=generator, device=generator.device, dtype=dtype)
-    return slices.div_(slices.norm(dim=0))
+    # Drawn as rows: a norm along contiguous memory is many times faster, and so are the products that follow.
+    rows = torch.randn(num_slices, dim, generator=generator, device=generator.device, dtype=dtype)
+    return rows.div_(rows.norm(dim=1, keepdim=True)).mT
 
 
 def effective_weight(weight: float, num_samples: int) -> float:
