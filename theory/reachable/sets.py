@@ -112,11 +112,7 @@ class AffineSet:
         if self.basis.shape[1] == 0:
             return self.point.copy()
         q, r = np.linalg.qr(root @ self.basis)
-        nearest = self.point
-        # The second pass takes away the rounding of the first when p lies much farther from g than the set does.
-        for _ in range(2):
-            nearest = nearest + self.basis @ np.linalg.solve(r, q.T @ (root @ (goal - nearest)))
-        return nearest
+        return self.point + self.basis @ np.linalg.solve(r, q.T @ (root @ (goal - self.point)))
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -8,6 +8,7 @@ regret here is the geometry's alone.
 from __future__ import annotations
 
 from theory.regret.cases import AffineRegrets, PlanningRegret, affine_regrets, planning_regret
+from theory.regret.example import FiniteHorizonExample, finite_horizon_example
 from theory.regret.kappa import BestKappa, best_kappa, regret_curve
 from theory.regret.lines import WorstCase, mean_line_regret, regret_bound, worst_case, worst_regret
 from theory.regret.subspaces import SubspaceRegret, estimate_subspace_regret, mean_subspace_regret
@@ -15,12 +16,14 @@ from theory.regret.subspaces import SubspaceRegret, estimate_subspace_regret, me
 __all__ = [
     "AffineRegrets",
     "BestKappa",
+    "FiniteHorizonExample",
     "PlanningRegret",
     "SubspaceRegret",
     "WorstCase",
     "affine_regrets",
     "best_kappa",
     "estimate_subspace_regret",
+    "finite_horizon_example",
     "mean_line_regret",
     "mean_subspace_regret",
     "planning_regret",

@@ -163,10 +163,8 @@ def affine_regrets(
     # Cases on the last axis: every operation below runs over contiguous cases.
     point, goal = np.ascontiguousarray(points.T), np.ascontiguousarray(goals.T)
     columns = np.ascontiguousarray(directions.transpose(2, 1, 0))
-    offset, foot = goal - point, np.zeros((dim, count))
-    # The second pass takes away the rounding of the first when p lies much farther from g than the set does.
-    for _ in range(2):
-        foot = foot + _combine(columns, _least_squares(columns, offset - foot, task_root))
+    offset = goal - point
+    foot = _combine(columns, _least_squares(columns, offset, task_root))
     # The planner's choice relative to x*, not to p: then a small regret keeps its relative accuracy.
     step = _combine(columns, _least_squares(columns, offset - foot, root))
 

@@ -153,12 +153,18 @@ def best_kappa(state_cov: ArrayLike, noise_cov: ArrayLike, task_metric: ArrayLik
         return mean_line_regret_of_stretches(np.linalg.svdvals(roots[:, None] * gain)[::-1].astype(np.float64))
 
     best_log, best = 0.0, regret(0.0, 0)
-    task_condition = 2 * math.log(np.linalg.cond(gain))
+    end = 2 * math.log(np.linalg.cond(gain)) + math.log(100.0)
+    brackets = []
     for num_high, low, high in _pieces(np.clip(levels, 0.0, None)):
-        end = min(high, max(low, task_condition) + math.log(100.0))
-        log_kappa, value = _minimum(partial(regret, num_high=num_high), low, end, best)
-        if value < best:
-            best_log, best = log_kappa, value
+        brackets += _brackets(partial(regret, num_high=num_high), low, min(high, max(end, low + math.log(100.0))))
+    # The most promising first: then few of the others can still compete.
+    for bracket in sorted(brackets, key=lambda bracket: bracket.value):
+        if bracket.value < best:
+            best_log, best = bracket.log_kappa, bracket.value
+        if bracket.bound < best:
+            log_kappa, value = bracket.refine()
+            if value < best:
+                best_log, best = log_kappa, value
     kappa = math.exp(best_log)
     metric = anisotropic_metric(state_cov, optimal_target(noise, kappa).matrix)
     return BestKappa(kappa, mean_line_regret(metric, task_metric))
@@ -183,21 +189,44 @@ def _pieces(levels: Array) -> list[tuple[int, float, float]]:
     return pieces
 
 
-def _minimum(function: Callable[[float], float], low: float, high: float, bar: float) -> tuple[float, float]:
-    """Least value of a smooth function on [low, high], exactly if it is below ``bar``."""
-    from scipy.optimize import minimize_scalar
+@dataclass(frozen=True)
+class _Bracket:
+    """A sampled local minimum of a smooth piece of the curve, between its two neighbours."""
 
-    points = np.linspace(low, high, max(4, math.ceil((high - low) / _LOG_STEP) + 1))
-    values = np.array([function(float(point)) for point in points])
-    best = int(np.argmin(values))
-    argmin, least = float(points[best]), float(values[best])
-    padded = np.concatenate([[math.inf], values, [math.inf]])
-    for i in np.flatnonzero(values <= np.minimum(padded[:-2], padded[2:])).tolist():
-        # Within one step the curve moves by less than a tenth of 1 + its height: a minimum above that is not refined.
-        if values[i] - _LOG_STEP * (1 + values[i]) > min(bar, least):
-            continue
-        bracket = points[max(i - 1, 0)], points[min(i + 1, points.size - 1)]
-        found = minimize_scalar(function, bounds=bracket, method="bounded", options={"xatol": 1e-11, "maxiter": 200})
-        if found.fun < least:
-            argmin, least = float(found.x), float(found.fun)
-    return argmin, least
+    function: Callable[[float], float]
+    log_kappa: float
+    value: float
+    low: float
+    high: float
+
+    @property
+    def bound(self) -> float:
+        """What the curve cannot fall below between the neighbours.
+
+        Slopes in ln κ are at most ½√(f(f + 2)) for n = 2, and none steeper was seen for n > 2; twice that is allowed.
+        """
+        step = max(self.high - self.log_kappa, self.log_kappa - self.low)
+        return self.value - step * math.sqrt(self.value * (self.value + 2))
+
+    def refine(self) -> tuple[float, float]:
+        """The minimum's ln κ and value."""
+        from scipy.optimize import minimize_scalar
+
+        bounds = self.low, self.high
+        found = minimize_scalar(
+            self.function, bounds=bounds, method="bounded", options={"xatol": 1e-11, "maxiter": 200}
+        )
+        return float(found.x), float(found.fun)
+
+
+def _brackets(function: Callable[[float], float], low: float, high: float) -> list[_Bracket]:
+    """Local minima of a smooth function sampled on [low, high] at steps of at most 0.1, the ends included."""
+    points = np.linspace(low, high, max(3, math.ceil((high - low) / _LOG_STEP) + 1)).tolist()
+    values = [function(point) for point in points]
+    padded = [math.inf, *values, math.inf]
+    last = len(points) - 1
+    return [
+        _Bracket(function, points[i], values[i], points[max(i - 1, 0)], points[min(i + 1, last)])
+        for i in range(last + 1)
+        if values[i] <= min(padded[i], padded[i + 2])
+    ]
