@@ -1,11 +1,10 @@
 """From pixels: LeWM (κ = 1) against AnisoWM (κ > 1) on simulated tasks, recorded, trained, planned and diagnosed.
 
-Submodules load on first use, so that ``import visual`` costs nothing:
+Submodules load on first use, so that ``import visual`` costs nothing. From data to figures:
 
 - :mod:`visual.tasks`: one specification per task, and how far a state is from a goal
-- :mod:`visual.environments`: simulators of a task: opened, seeded, set to a state, closed
-- :mod:`visual.rendering`: fast frames of the MuJoCo tasks
-- :mod:`visual.recording`: record episodes, resumably; replay them
+- :mod:`visual.environments`: simulators of a task: opened, seeded, set to a state, drawn, closed
+- :mod:`visual.recording`, :mod:`visual.replay`: record episodes, resumably; replay them
 - :mod:`visual.manifest`: what a recording holds, its split by episode, its planning pairs
 - :mod:`visual.data`: read recordings; clips for training
 - :mod:`visual.model`, :mod:`visual.training`: the world model and how it is trained
@@ -14,18 +13,10 @@ Submodules load on first use, so that ``import visual`` costs nothing:
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from types import ModuleType
 
-_SUBMODULES = (
-    "data",
-    "environments",
-    "manifest",
-    "model",
-    "recording",
-    "rendering",
-    "tasks",
-    "training",
-)
+_SUBMODULES = tuple(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
 
 __all__ = list(_SUBMODULES)
 
@@ -37,4 +28,4 @@ def __getattr__(name: str) -> ModuleType:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_SUBMODULES])
+    return sorted({*globals(), *_SUBMODULES})

@@ -125,6 +125,11 @@ class Recording:
                 raise ValueError(f"{self.path} holds a value that is not finite in the state column {name!r}.")
         return state
 
+    def rows_of(self, pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows in the file of the starts and of the goals of planning pairs, each (n,)."""
+        first = self.offsets[np.asarray(pairs.episode, dtype=np.int64)]
+        return first + np.asarray(pairs.start, dtype=np.int64), first + np.asarray(pairs.goal, dtype=np.int64)
+
     def pairs(self, task: str | Task, seed: int = 0) -> Pairs:
         """The planning pairs: those of the manifest, or drawn by the same rule for a file without one.
 

@@ -32,7 +32,13 @@ FRAME_COLUMN = "pixels"
 
 @contextlib.contextmanager
 def open_world(
-    task: str | Task, *, num_envs: int = 1, image_size: int = 64, recording: bool = False, pixels: bool = True
+    task: str | Task,
+    *,
+    num_envs: int = 1,
+    image_size: int = 64,
+    recording: bool = False,
+    fast_rendering: bool = True,
+    pixels: bool = True,
 ) -> Iterator[World]:
     """Open ``num_envs`` simulators of a task as a stable-worldmodel ``World`` and close them at the end.
 
@@ -46,21 +52,24 @@ def open_world(
         Height and width of the frames in pixels.
     recording
         Whether the recording arguments of the task apply; otherwise the environment ends an episode at the goal.
+    fast_rendering
+        Whether a MuJoCo task is drawn by :mod:`visual.rendering` instead of by itself. Evaluate with what the
+        recording used.
     pixels
         Whether each step renders a frame.
 
     Raises
     ------
     ValueError
-        If ``num_envs`` or ``image_size`` is not positive, if no OpenGL library can be loaded, or if a setter of the
-        task is not a method of the environment with those arguments.
+        If there is no environment or a frame is smaller than 8 px, if the simulators are not installed, if no OpenGL
+        library can be loaded, or if a setter of the task is not a method of the environment with those arguments.
     """
     task = get_task(task)
     if num_envs < 1 or image_size < 8:
         raise ValueError(
             f"A world needs at least one environment and frames of 8 px, not {num_envs} and {image_size} px."
         )
-    world = _build_world(task, num_envs, image_size, recording, pixels)
+    world = _build_world(task, num_envs, image_size, recording, fast_rendering, pixels)
     try:
         for setter in (*task.start, *task.goal):
             _bound_method(task, setter, world.envs.envs[0].unwrapped)
@@ -69,40 +78,37 @@ def open_world(
         world.close()
 
 
-def _build_world(task: Task, num_envs: int, image_size: int, recording: bool, pixels: bool) -> World:
-    arguments = {**task.arguments, **(task.recording_arguments if recording else {})}
-    wrappers: list[Any] = []
-    if task.mujoco_camera is not None:
-        # Without a display, EGL is the backend that software rendering offers.
-        if not os.environ.get("DISPLAY"):
-            os.environ.setdefault("MUJOCO_GL", "egl")
-        from visual.rendering import fast_rendering
-
-        wrappers.append(fast_rendering(task.mujoco_camera, image_size))
-    from visual.seeding import seeded_resets
-
-    wrappers.append(seeded_resets(task.seeded_variations))
+def _build_world(
+    task: Task, num_envs: int, image_size: int, recording: bool, fast_rendering: bool, pixels: bool
+) -> World:
+    # Without a display, EGL is the backend that software rendering offers; the choice falls when mujoco loads.
+    if not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")
     try:
         import stable_worldmodel as swm
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"The simulators are not installed ({error.name} is missing): pip install 'anisowm[visual]'."
+        ) from None
+    from visual.rendering import rendering_wrapper, require_rendering
+    from visual.resets import seeded_resets
 
-        return swm.World(
-            task.env_id,
-            num_envs=num_envs,
-            image_shape=(image_size, image_size) if pixels else None,
-            add_pixels=pixels,
-            # An evaluation has its own budget; the limit of the environment must never cut it short.
-            max_episode_steps=task.max_episode_steps if recording else 10**9,
-            pre_wrappers=wrappers,
-            disable_env_checker=True,
-            **arguments,
-        )
-    except (ImportError, AttributeError, RuntimeError) as error:
-        if any(word in str(error).lower() for word in ("egl", "opengl", "libgl", "osmesa", "glfw", "display")):
-            raise ValueError(
-                f"No OpenGL library for rendering could be loaded (MUJOCO_GL={os.environ.get('MUJOCO_GL', '')}): "
-                "install libegl1, libgl1 and libgles2, or set MUJOCO_GL."
-            ) from error
-        raise
+    wrappers: list[Any] = [seeded_resets(task.seeded_variations)]
+    if task.camera is not None:
+        if pixels:
+            require_rendering()
+        wrappers.append(rendering_wrapper(task.camera, image_size, fast=fast_rendering))
+    return swm.World(
+        task.env_id,
+        num_envs=num_envs,
+        image_shape=(image_size, image_size) if pixels else None,
+        add_pixels=pixels,
+        # An evaluation has its own budget; the limit of the environment must never cut it short.
+        max_episode_steps=task.max_episode_steps if recording else 10**9,
+        pre_wrappers=wrappers,
+        disable_env_checker=True,
+        **{**task.arguments, **(task.recording_arguments if recording else {})},
+    )
 
 
 def make_policy(policy: Policy) -> Any:
@@ -142,6 +148,18 @@ def read_columns(task: Task, infos: Mapping[str, Any], index: int = 0) -> dict[s
     if FRAME_COLUMN in reported:
         row[FRAME_COLUMN] = np.array(reported[FRAME_COLUMN][index][0])
     return row
+
+
+def render(world: World, index: int = 0) -> NDArray[np.uint8]:
+    """Draw simulator ``index`` as it is now, for example after :func:`set_state`: (image_size, image_size, 3) uint8."""
+    from stable_worldmodel.wrapper import AddPixelsWrapper
+
+    wrapper = world.envs.envs[index]
+    while not isinstance(wrapper, AddPixelsWrapper):
+        if not hasattr(wrapper, "env"):
+            raise ValueError("The world was opened without pixels.")
+        wrapper = wrapper.env
+    return np.asarray(wrapper._get_pixels()[0][FRAME_COLUMN])
 
 
 def set_state(world: World, task: Task, state: Columns, index: int = 0) -> None:

@@ -35,7 +35,7 @@ from visual.manifest import (
     read_manifest,
     split_episodes,
 )
-from visual.seeding import seeded_numpy
+from visual.resets import seeded_numpy
 from visual.tasks import Task, get_task
 
 if TYPE_CHECKING:
@@ -52,12 +52,21 @@ _PART_NAME = re.compile(r"part-(\d{6})-(\d{6})\.h5")
 
 @dataclass(frozen=True)
 class Preset:
-    """How frames are recorded: ``image_size`` is their height and width in pixels."""
+    """How frames are recorded.
+
+    Attributes
+    ----------
+    image_size
+        Height and width in pixels.
+    fast_rendering
+        Whether MuJoCo tasks are drawn by :mod:`visual.rendering`; otherwise they look as in the published files.
+    """
 
     image_size: int
+    fast_rendering: bool
 
 
-PRESETS = {"quick": Preset(64), "laptop": Preset(64), "paper": Preset(224)}
+PRESETS = {"quick": Preset(64, True), "laptop": Preset(64, True), "paper": Preset(224, False)}
 
 
 def collect(
@@ -122,7 +131,7 @@ def collect(
         manifest.verify()
         return manifest
     _open_parts(folder, parts, settings)
-    _record_missing(task, parts, count, seed, PRESETS[preset].image_size, progress)
+    _record_missing(task, parts, count, seed, PRESETS[preset], progress)
     manifest = _finish(task, folder, parts, settings, seed)
     shutil.rmtree(parts)
     return manifest
@@ -165,19 +174,23 @@ def record_episode(world: World, task: Task, seed: int, index: int) -> Episode:
 
 
 def _settings(task: Task, preset: str, episodes: int, seed: int) -> dict[str, Any]:
-    return {
+    fast = PRESETS[preset].fast_rendering and task.camera is not None
+    settings = {
         "task": task.name,
         "preset": preset,
         "image_size": PRESETS[preset].image_size,
+        "fast_rendering": fast,
+        "camera": asdict(task.camera) if fast and task.camera is not None else None,
         "episodes": episodes,
         "seed": seed,
         "environment": task.env_id,
         "arguments": {**task.arguments, **task.recording_arguments},
         "max_episode_steps": task.max_episode_steps,
         "policy": asdict(task.policy),
-        "fast_rendering": task.mujoco_camera is not None,
         "goal_offset": GOAL_OFFSET,
     }
+    # As JSON reads them back, so that equal settings compare equal.
+    return dict(json.loads(json.dumps(settings)))
 
 
 def _require_equal(folder: Path, wanted: dict[str, Any], found: dict[str, Any]) -> None:
@@ -221,7 +234,7 @@ def _episode_range(part: Path) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _record_missing(task: Task, parts: Path, count: int, seed: int, image_size: int, progress: Progress | None) -> None:
+def _record_missing(task: Task, parts: Path, count: int, seed: int, preset: Preset, progress: Progress | None) -> None:
     complete = _complete_parts(parts)
     first = _episode_range(complete[-1])[1] + 1 if complete else 0
     if progress is not None:
@@ -229,7 +242,7 @@ def _record_missing(task: Task, parts: Path, count: int, seed: int, image_size: 
     if first >= count:
         return
     pending: list[Episode] = []
-    with open_world(task, image_size=image_size, recording=True) as world:
+    with open_world(task, image_size=preset.image_size, recording=True, fast_rendering=preset.fast_rendering) as world:
         world.set_policy(make_policy(task.policy))
         for index in range(first, count):
             pending.append(record_episode(world, task, seed, index))

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visual.camera import Camera
+
 Columns = Mapping[str, NDArray[Any]]
 """Recorded quantities by column name, each with the same leading axes."""
 
@@ -87,8 +89,8 @@ class Task:
         Diagnostic horizon in environment steps and number of cases of the ordering statistics.
     episodes
         Episodes to record, by preset.
-    mujoco_camera
-        Camera of the fast renderer, for tasks simulated by MuJoCo; ``None`` for the others.
+    camera
+        What the fast renderer draws, for tasks simulated by MuJoCo; ``None`` for the others.
     seeded_variations
         Variations of the environment that a reset must be given explicitly, since the environment ignores seeds.
     """
@@ -109,7 +111,7 @@ class Task:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     recording_arguments: Mapping[str, Any] = field(default_factory=dict)
     boundary_succeeds: bool = False
-    mujoco_camera: str | int | None = None
+    camera: Camera | None = None
     seeded_variations: tuple[str, ...] = ()
 
     def solved(self, state: Columns, goal: Columns) -> NDArray[np.bool_]:
@@ -143,7 +145,7 @@ def _cube_outcome(state: Columns, goal: Columns) -> NDArray[np.float64]:
 
 
 def _pointmaze_outcome(state: Columns, goal: Columns) -> NDArray[np.float64]:
-    return np.asarray(np.linalg.norm(_difference("qpos", state, goal), axis=-1) / 1.0)
+    return np.asarray(np.linalg.norm(_difference("observation", state, goal), axis=-1) / 1.0)
 
 
 def _difference(column: str, state: Columns, goal: Columns) -> NDArray[np.float64]:
@@ -182,7 +184,7 @@ REACHER = Task(
     horizon=25,
     cases=50,
     episodes={"quick": 30, "laptop": 400, "paper": 10_000},
-    mujoco_camera=0,
+    camera=Camera(0),
 )
 
 PUSHT = Task(
@@ -190,7 +192,7 @@ PUSHT = Task(
     title="PushT",
     env_id="swm/PushT-v1",
     policy=Policy("stable_worldmodel.envs.pusht:WeakPolicy", {"dist_constraint": 100}),
-    max_episode_steps=100,
+    max_episode_steps=60,
     columns={"state": ()},
     start=(Setter("_set_state", {"state": "state"}),),
     goal=(Setter("_set_goal_state", {"goal_state": "state"}),),
@@ -198,7 +200,7 @@ PUSHT = Task(
     outcome_text="max(position error of agent and block / 20 px, angle error of the block / (π/9))",
     horizon=25,
     cases=48,
-    episodes={"quick": 30, "laptop": 400, "paper": 20_000},
+    episodes={"quick": 50, "laptop": 600, "paper": 20_000},
 )
 
 CUBE = Task(
@@ -208,7 +210,7 @@ CUBE = Task(
     arguments={"env_type": "single", "ob_type": "states", "multiview": False, "visualize_info": False},
     recording_arguments={"mode": "data_collection", "terminate_at_goal": False},
     policy=Policy("stable_worldmodel.envs.ogbench:ExpertPolicy"),
-    max_episode_steps=100,
+    max_episode_steps=60,
     columns={"qpos": (), "qvel": (), "privileged_block_0_pos": (), "privileged_block_0_quat": ()},
     start=(Setter("set_state", {"qpos": "qpos", "qvel": "qvel"}),),
     goal=(
@@ -222,16 +224,42 @@ CUBE = Task(
     outcome_text="distance from block to target / 0.04 m",
     horizon=15,
     cases=33,
-    episodes={"quick": 12, "laptop": 200, "paper": 10_000},
+    episodes={"quick": 20, "laptop": 300, "paper": 10_000},
     boundary_succeeds=True,
-    mujoco_camera="front_pixels",
+    camera=Camera(
+        "front_pixels",
+        collision_shapes=True,
+        colors={"ur5e": (0.5, 0.5, 0.52), "robotiq": (0.61, 0.28, 0.82)},
+        hidden=("wall",),
+    ),
     seeded_variations=("cube.start_position", "cube.start_yaw", "cube.goal_position", "cube.goal_yaw"),
+)
+
+POINTMAZE = Task(
+    name="pointmaze",
+    title="PointMaze",
+    env_id="swm/OGBMaze-v0",
+    arguments={"loco_env_type": "point", "maze_type": "medium", "ob_type": "states"},
+    recording_arguments={"terminate_at_goal": False},
+    policy=Policy("visual.policies:HeldRandomPolicy", {"mean_steps": 10.0}),
+    max_episode_steps=100,
+    columns={"observation": ("qpos",)},
+    start=(Setter("set_xy", {"xy": "observation"}),),
+    goal=(Setter("set_goal", {"goal_xy": "observation"}),),
+    outcome=_pointmaze_outcome,
+    outcome_text="distance from agent to goal / 1 unit",
+    horizon=25,
+    cases=50,
+    episodes={"quick": 30, "laptop": 400, "paper": 10_000},
+    boundary_succeeds=True,
+    # The marker shows the goal of the environment's own task, not of a planning pair.
+    camera=Camera(None, hidden=("target",)),
 )
 
 PAPER_TASKS = (TWOROOM, REACHER, PUSHT, CUBE)
 """The four tasks of the paper, in its order."""
 
-TASKS: dict[str, Task] = {task.name: task for task in PAPER_TASKS}
+TASKS: dict[str, Task] = {task.name: task for task in (*PAPER_TASKS, POINTMAZE)}
 """Every task by name. Add one with ``TASKS[task.name] = task``."""
 
 
