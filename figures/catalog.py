@@ -1,0 +1,156 @@
+"""What can be drawn, from which rows, and the command that makes them.
+
+A figure is a module of this package whose name starts with ``fig`` and that holds ``FIGURE``. Rows are looked for in
+``results/`` first and in ``figures/measured/`` (published, committed) second, under one relative path in both.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from theory.runs import finished_run, read_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+#: Published runs, committed.
+MEASURED = Path(__file__).with_name("measured")
+RESULTS = Path("results")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run that figures draw from.
+
+    Attributes
+    ----------
+    path
+        Its folder relative to ``results/``.
+    command
+        The command that computes it.
+    """
+
+    path: str
+    command: str
+
+    def folder(self, results: Path) -> Path | None:
+        """The finished run's folder under ``results`` or among the published runs, or ``None``.
+
+        Raises
+        ------
+        ValueError
+            If a run lies there but is damaged.
+        """
+        for root in (results, MEASURED):
+            if finished_run(root / self.path) is not None:
+                return root / self.path
+        return None
+
+    def require(self, results: Path) -> Path:
+        """The finished run's folder; ``ValueError`` that names the command if there is none."""
+        folder = self.folder(results)
+        if folder is None:
+            raise ValueError(f"{results / self.path} holds no finished run; make it with `{self.command}`.")
+        return folder
+
+    def rows(self, results: Path) -> pd.DataFrame:
+        """Its rows."""
+        return read_rows(self.require(results))
+
+    def arrays(self, results: Path, name: str) -> dict[str, np.ndarray]:
+        """The arrays of one of its ``.npz`` files."""
+        import numpy as np
+
+        path = self.require(results) / name
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                return {key: archive[key] for key in archive.files}
+        except (OSError, ValueError):
+            raise ValueError(f"{path} cannot be read; make it again with `{self.command} --force`.") from None
+
+
+NOISE_SWEEP = Source("toy2d/noise-sweep", "python -m toy2d noise-sweep")
+KAPPA_SWEEP = Source("toy2d/kappa-sweep", "python -m toy2d kappa-sweep")
+OVERCOMPLETE = Source("toy2d/overcomplete", "python -m toy2d overcomplete")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure.
+
+    Attributes
+    ----------
+    name
+        The stem of its script and of its files.
+    caption
+        What it shows, in a sentence or two.
+    needs
+        The runs it draws from.
+    read
+        Folder of results → the tidy table behind the picture.
+    draw
+        That table → the picture.
+    """
+
+    name: str
+    caption: str
+    needs: tuple[Source, ...]
+    read: Callable[[Path], pd.DataFrame] = field(repr=False)
+    draw: Callable[[pd.DataFrame], MatplotlibFigure] = field(repr=False)
+
+    def render(self, results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
+        """Draw into ``folder`` (``results/figures/`` unless given); return the files written."""
+        from figures import style
+
+        frame = self.read(results)
+        return style.save(self.draw(frame), frame, self.name, folder or results / "figures")
+
+
+def names() -> list[str]:
+    """Names of all figures, sorted."""
+    import figures
+
+    return sorted(module.name for module in pkgutil.iter_modules(figures.__path__) if module.name.startswith("fig"))
+
+
+def get(name: str) -> Figure:
+    """The figure of this name.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if name not in names():
+        raise ValueError(f"There is no figure {name!r}; the figures are {', '.join(names())}.")
+    figure: Any = importlib.import_module(f"figures.{name}").FIGURE
+    if not isinstance(figure, Figure):
+        raise TypeError(f"figures.{name}.FIGURE must be a Figure.")
+    return figure
+
+
+def require_columns(rows: pd.DataFrame, columns: list[str], source: str) -> None:
+    """Refuse rows that are empty, lack a column, or hold a number that is not finite.
+
+    Raises
+    ------
+    ValueError
+        With one sentence that names the rows and the column.
+    """
+    import numpy as np
+
+    missing = [column for column in columns if column not in rows.columns]
+    if missing:
+        raise ValueError(f"The rows of {source} lack the column{'s' * (len(missing) > 1)} {', '.join(missing)}.")
+    if rows.empty:
+        raise ValueError(f"The rows of {source} are empty.")
+    for column in rows[columns].select_dtypes("number"):
+        if not np.isfinite(rows[column]).all():
+            raise ValueError(f"The rows of {source} must be finite, but {column} is not.")

@@ -1,0 +1,51 @@
+"""Publishing: finished, measured, small runs are copied to ``figures/measured/``, which is committed."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from figures.catalog import MEASURED, Source
+from theory.runs import RUN_FILE, ensure_writable, read_rows, read_run
+
+#: Largest file that is published.
+MAX_BYTES = 1_000_000
+
+
+def publish(source: Source, results: Path, measured: Path = MEASURED) -> Path:
+    """Copy the finished run of ``source`` to ``measured``; return its new folder.
+
+    Raises
+    ------
+    ValueError
+        If ``results`` holds no finished run there, its rows are not all measured, a file is larger than 1 MB, or the
+        folder cannot be written. What was published before then stays as it was.
+    """
+    folder = results / source.path
+    record = read_run(folder)
+    rows = read_rows(folder)
+    if "origin" not in rows.columns or (rows["origin"] != "measured").any():
+        raise ValueError(f"The rows in {folder} are not all measured (column origin), so they are not published.")
+    names = [*record.files, RUN_FILE]
+    for name in names:
+        if (size := (folder / name).stat().st_size) > MAX_BYTES:
+            raise ValueError(f"{folder / name} has {size / 1e6:.1f} MB; only files up to 1 MB are published.")
+    target = measured / source.path
+    ensure_writable(target.parent)
+    try:
+        # The copy is complete before the old one is moved away.
+        staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=".tmp-"))
+        try:
+            new, old = staging / "new", staging / "old"
+            new.mkdir()
+            for name in names:
+                shutil.copyfile(folder / name, new / name)
+            if target.exists():
+                target.rename(old)
+            new.rename(target)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    except OSError as error:
+        raise ValueError(f"{target} cannot be written: {error.strerror or error}.") from None
+    return target
