@@ -36,6 +36,8 @@ CPU_BLOCK = 1 << 16
 DEVICE_BLOCK = 1 << 18
 #: Powers kept per block (G above).
 BABY_STEPS = 8
+#: Longest sum left to one matrix product.
+SUM_LENGTH = 512
 
 #: Adds the moments (…, 2) and the sample count over processes in place; returns the total count and the process count.
 Reduce = Callable[[Tensor, int], tuple[Tensor | int, int]]
@@ -98,13 +100,17 @@ class PowerBlock:
     def sums(self, out: Tensor) -> None:
         """Σ_n z^{mG+j} = Σ_n z^j + Σ_n (z^{mG} − 1) z^j, the second sum a matrix product over n.
 
-        A matrix product adds its terms one after the other; a thousandth below one would be lost against a sum of 128.
+        A matrix product adds its terms one after the other: what a power near one lacks would be lost against a sum of
+        128, and a long sum loses digits, so it is cut in pieces.
         """
         powers, strides = self._powers[:, : self.rows], self._strides[:, : self.rows]
         table = torch.view_as_complex(out).view(self.rows, self.giant, self.baby)
         table[:, 0] = powers.sum(-1).T
         if self.giant > 1:
-            table[:, 1:] = torch.bmm(strides.transpose(0, 1), powers.permute(1, 2, 0)).add_(table[:, :1])
+            table[:, 1:] = table[:, :1]
+            for start in range(0, powers.shape[-1], SUM_LENGTH):
+                part = slice(start, start + SUM_LENGTH)
+                table[:, 1:] += torch.bmm(strides[..., part].transpose(0, 1), powers[..., part].permute(1, 2, 0))
 
     def series(self, coefficients: Tensor, out: Tensor) -> None:
         """Im Σ_m z^{mG} (Σ_j g_{mG+j} z^j) = Im [ Σ_m p_m + Σ_m (z^{mG} − 1) p_m ], p_m the inner polynomials."""
