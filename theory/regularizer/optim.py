@@ -29,6 +29,8 @@ def attach_target(
     ----------
     AnisoWM (arXiv 2609.37441), Table 3: zero weight decay, same schedule, clipped after each update.
     """
+    if not lr_multiplier > 0:
+        raise ValueError(f"lr_multiplier must be positive, but it is {lr_multiplier}.")
     targets = [child for child in module.modules() if isinstance(child, LambdaTarget)]
     if not targets:
         raise ValueError("module must contain a target covariance, but it has none.")

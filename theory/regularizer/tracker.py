@@ -125,7 +125,7 @@ class SpectrumTracker(nn.Module):
             wanted, root = torch.eye(self.dim, dtype=torch.float64), torch.eye(self.dim, dtype=torch.float64)
         else:
             wanted = target.covariance().double().cpu()
-            root = target.standardize(torch.eye(self.dim, device=target.logits.device)).double().cpu()
+            root = target.standardize(torch.eye(self.dim).to(target.variances())).double().cpu()
         parts = (covariance, wanted, root @ covariance @ root)
         features, wanted, standardized = (torch.linalg.eigvalsh(part).flip(-1).numpy() for part in parts)
         return Spectrum(features, wanted, standardized)
