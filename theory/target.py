@@ -190,7 +190,7 @@ def _project_spectrum(eigenvalues: Array, kappa: float) -> Array:
     return variances * (dim / variances.sum())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OptimalTarget:
     """The target that prediction chooses inside the constraint set (see :func:`optimal_target`).
 
