@@ -16,6 +16,7 @@ import contextlib
 import importlib
 import inspect
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,8 @@ def _build_world(
     if not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")
     try:
-        import stable_worldmodel as swm
+        with quiet():
+            import stable_worldmodel as swm
     except ModuleNotFoundError as error:
         raise ValueError(
             f"The simulators are not installed ({error.name} is missing): pip install 'anisowm[visual]'."
@@ -98,17 +100,26 @@ def _build_world(
         if pixels:
             require_rendering()
         wrappers.append(rendering_wrapper(task.camera, image_size, fast=fast_rendering))
-    return swm.World(
-        task.env_id,
-        num_envs=num_envs,
-        image_shape=(image_size, image_size) if pixels else None,
-        add_pixels=pixels,
-        # An evaluation has its own budget; the limit of the environment must never cut it short.
-        max_episode_steps=task.max_episode_steps if recording else 10**9,
-        pre_wrappers=wrappers,
-        disable_env_checker=True,
-        **{**task.arguments, **(task.recording_arguments if recording else {})},
-    )
+    with quiet():
+        return swm.World(
+            task.env_id,
+            num_envs=num_envs,
+            image_shape=(image_size, image_size) if pixels else None,
+            add_pixels=pixels,
+            # An evaluation has its own budget; the limit of the environment must never cut it short.
+            max_episode_steps=task.max_episode_steps if recording else 10**9,
+            pre_wrappers=wrappers,
+            disable_env_checker=True,
+            **{**task.arguments, **(task.recording_arguments if recording else {})},
+        )
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Drop warnings: those that the libraries give about their own environments concern nothing that is done here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def make_policy(policy: Policy) -> Any:

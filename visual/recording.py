@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from theory.runs import command_line, ensure_writable, git_commit, machine, package_versions, write_atomic
-from visual.environments import make_policy, open_world, read_columns
+from visual.environments import make_policy, open_world, quiet, read_columns
 from visual.manifest import (
     GOAL_OFFSET,
     MANIFEST_FILE,
@@ -242,7 +242,10 @@ def _record_missing(task: Task, parts: Path, count: int, seed: int, preset: Pres
     if first >= count:
         return
     pending: list[Episode] = []
-    with open_world(task, image_size=preset.image_size, recording=True, fast_rendering=preset.fast_rendering) as world:
+    with (
+        quiet(),
+        open_world(task, image_size=preset.image_size, recording=True, fast_rendering=preset.fast_rendering) as world,
+    ):
         world.set_policy(make_policy(task.policy))
         for index in range(first, count):
             pending.append(record_episode(world, task, seed, index))

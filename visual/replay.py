@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visual.data import Recording
-from visual.environments import open_world, read_columns, set_state
+from visual.environments import open_world, quiet, read_columns, set_state
 from visual.manifest import Pairs
 from visual.tasks import Task, get_task
 
@@ -61,7 +61,7 @@ def replay(task: str | Task, recording: Recording, pairs: Pairs, count: int | No
         raise ValueError(f"count must lie in 1..{len(pairs)}; got {count}.")
     first_rows, last_rows = recording.rows_of(pairs)
     outcomes, reached = [], []
-    with open_world(task, pixels=False) as world:
+    with quiet(), open_world(task, pixels=False) as world:
         for pair in range(count):
             first, last = int(first_rows[pair]), int(last_rows[pair])
             states = recording.read_state(task, np.array([first, last]))
