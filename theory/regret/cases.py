@@ -164,12 +164,13 @@ def affine_regrets(
     point, goal = np.ascontiguousarray(points.T), np.ascontiguousarray(goals.T)
     columns = np.ascontiguousarray(directions.transpose(2, 1, 0))
     offset = goal - point
-    foot = _combine(columns, _least_squares(columns, offset, task_root))
+    coefficients, residual = _least_squares(columns, offset, task_root)
+    foot = _combine(columns, coefficients)
     # The planner's choice relative to x*, not to p: then a small regret keeps its relative accuracy.
-    step = _combine(columns, _least_squares(columns, offset - foot, root))
+    step = _combine(columns, _least_squares(columns, offset - foot, root)[0])
 
     optimal = point + foot
-    miss, excess = _lengths(task_root @ (foot - offset)), _lengths(task_root @ step) ** 2
+    miss, excess = _lengths(residual), _lengths(task_root @ step) ** 2
     size = _lengths(goal) + _lengths(optimal) + _lengths(point)
     reachable = miss <= REACHABLE_TOLERANCE * dim * size * float(np.linalg.norm(task_root, 2))
     excess[reachable] = 0.0
@@ -178,8 +179,10 @@ def affine_regrets(
     return AffineRegrets((optimal + step).T, optimal.T, excess, normalized, int(reachable.sum()))
 
 
-def _least_squares(columns: Array, target: Array, root: Array) -> Array:
-    """Coefficients a (k, m) of least ‖T(Va − b)‖ for V (k, n, m), b (n, m), T (n, n), by modified Gram–Schmidt.
+def _least_squares(columns: Array, target: Array, root: Array) -> tuple[Array, Array]:
+    """Coefficients a (k, m) of least ‖T(Va − b)‖ and the residual T(b − Va), by modified Gram–Schmidt.
+
+    V (k, n, m), b (n, m) and T (n, n), for m cases at once.
 
     The right-hand side is one more column to be orthogonalised, which makes the method backward stable (Björck, 1967).
     """
@@ -204,7 +207,7 @@ def _least_squares(columns: Array, target: Array, root: Array) -> Array:
         for j in range(i + 1, count):
             coefficients[i] -= upper[i, j] * coefficients[j]
         coefficients[i] /= upper[i, i]
-    return coefficients
+    return coefficients, residual
 
 
 def _combine(columns: Array, coefficients: Array) -> Array:
