@@ -102,6 +102,7 @@ def line_regret() -> Statement:
 def mean_line_regret() -> Statement:
     """T6, the mean over random lines of the plane: cosh(½ ln ρ) − 1, the integral carried out."""
     density = _LINE / (sp.pi * (1 + _T**2))
+    # In parts, and the slope checked below: SymPy 1.14's antiderivative of the whole has another slope.
     parts = sp.apart(density, _T)
     antiderivative = sum(sp.integrate(part, _T) for part in sp.Add.make_args(parts))
     mean = (_R - 1) ** 2 / (2 * _R)
