@@ -181,7 +181,6 @@ def sketched_statistic(
     """
     lead, samples, _ = features.shape
     count = slices.shape[-1]
-    orders, window, weights = rule.tensors(features.dtype, features.device)
     rows, width = block_shape(lead, samples, count, features.device)
     block: PowerBlock | DirectBlock
     if rule.spacing is not None and features.device.type in ("cpu", "cuda"):
@@ -190,12 +189,7 @@ def sketched_statistic(
     else:
         scale = 1.0 if rule.spacing is None else rule.spacing
         block = DirectBlock(rows * width, samples, rule.orders, features)
-    padding = (0, block.padded_orders - len(rule.orders))
-    orders, window, weights = (torch.nn.functional.pad(row, padding) for row in (orders, window, weights))
-    # Interleaved like the moments: the window belongs to the cosines, ∂R/∂θ has −sin for a cosine and cos for a sine.
-    window = torch.stack([window, torch.zeros_like(window)], dim=-1)
-    slope = torch.stack([-orders * weights, orders * weights], dim=-1) * (2 / count)
-    weights = weights.repeat_interleave(2)
+    window, slope, weights = rule.interleaved(block.padded_orders, features.dtype, features.device)
     directions = (slices.mT * scale).expand(lead, count, -1)
     moments = features.new_empty(lead, count, block.padded_orders, 2)
     angles = features.new_empty(rows * width, samples)
@@ -224,7 +218,7 @@ def sketched_statistic(
         if result is None:
             return
         out = spare[: part.shape[0]]
-        block.series(part * (slope * (processes / total)), out)
+        block.series(part * (slope * (processes / (total * count))), out)
         result[some].baddbmm_(out.view(some.stop - some.start, -1, samples).mT, directions[some, columns])
 
     if reduce is None:

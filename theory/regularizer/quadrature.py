@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,26 @@ class Quadrature:
         """Orders, window φ_k and weights w_k, each (number of orders,)."""
         return _tensors(self, dtype, device)
 
+    def interleaved(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """What the kernel needs beside its moments (…, length, 2), whose last axis holds cosine and sine.
+
+        Returns
+        -------
+        window
+            (φ_k, 0), (length, 2): what the moments are compared with.
+        slope
+            2 (−k w_k, k w_k), (length, 2): the derivative of a squared error turns cos into −sin and sin into cos.
+        weights
+            w_k twice in turn, (2 · length,). Orders beyond the rule's own have weight zero.
+        """
+        return _interleaved(self, length, dtype, device)
+
+
+# Inference tensors must not be cached: autograd would refuse them later. So both leave inference mode.
+
 
 @lru_cache(maxsize=64)
+@torch.inference_mode(False)
 def _tensors(rule: Quadrature, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     knots = rule.knots
     window = [math.exp(-0.5 * knot * knot) for knot in knots]
@@ -84,4 +102,19 @@ def _tensors(rule: Quadrature, dtype: torch.dtype, device: torch.device) -> tupl
         torch.tensor(rule.orders, dtype=dtype, device=device),
         torch.tensor(window[skip:], dtype=dtype, device=device),
         torch.tensor(weights[skip:], dtype=dtype, device=device),
+    )
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)
+def _interleaved(
+    rule: Quadrature, length: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    padding = (0, length - len(rule.orders))
+    orders, window, weights = (nn.functional.pad(row, padding) for row in rule.tensors(dtype, device))
+    slope = 2 * orders * weights
+    return (
+        torch.stack([window, torch.zeros_like(window)], dim=-1),
+        torch.stack([-slope, slope], dim=-1),
+        weights.repeat_interleave(2),
     )

@@ -184,6 +184,18 @@ def test_draws_leave_the_global_generator_alone() -> None:
     assert torch.equal(torch.rand(3), want)
 
 
+def test_inference_mode_leaves_nothing_behind() -> None:
+    """Constants are cached; those made in inference mode must not spoil a later backward pass."""
+    z, module = gaussian(30, 5, dtype=torch.float32), SIGReg(16, knots=13)
+    with torch.inference_mode():
+        want = SIGReg(16, knots=13)(z)
+    z.requires_grad_()
+    value = module(z)
+    assert torch.equal(value, want)
+    (gradient,) = torch.autograd.grad(value, z, create_graph=True)
+    assert torch.isfinite(torch.autograd.grad(gradient.sum(), z)[0]).all()
+
+
 def test_a_generator_and_given_slices() -> None:
     z = gaussian(2, 30, 5, dtype=torch.float32)
     module = SIGReg(16)
