@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import NoReturn
 
 COMMANDS = {
     "collect": "record a task:                     task=tworoom preset=laptop",
     "train": "train a world model:               task=tworoom kappa=2 preset=laptop seed=3072",
+    "plan": "plan with it on held-out pairs:    task=tworoom kappa=2 protocol=laptop seed=3072",
 }
 
 
@@ -32,6 +34,8 @@ def main(arguments: list[str]) -> NoReturn:
     from omegaconf import DictConfig
     from omegaconf.errors import OmegaConfBaseException
 
+    # Games that stable-worldmodel could also drive are missing here, which concerns none of the tasks.
+    warnings.filterwarnings("ignore", message="ale-py not found")
     from visual import commands
 
     program = sys.argv[0]

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 def collect(config: DictConfig) -> None:
     """Record a task."""
+    _require_task(config)
     from rich.progress import Progress
 
     from visual.recording import collect as record
@@ -29,6 +30,7 @@ def collect(config: DictConfig) -> None:
 
 def train(config: DictConfig) -> None:
     """Train one world model."""
+    _require_task(config)
     _set_threads(config.threads)
     from visual.experiment import train as run
     from visual.model import Preset
@@ -48,6 +50,41 @@ def train(config: DictConfig) -> None:
         progress=config.progress,
         force=config.force,
     )
+
+
+def plan(config: DictConfig) -> None:
+    """Plan with one world model on held-out pairs."""
+    _require_task(config)
+    _set_threads(config.threads)
+    from rich.progress import Progress
+
+    from visual.planning import Protocol
+    from visual.success import plan as run
+
+    with Progress(disable=not config.progress) as bar:
+        bar_task = bar.add_task(f"planning {config.task}", total=None)
+        run(
+            config.task,
+            _number(config, "kappa"),
+            config.preset.name,
+            config.seed,
+            Protocol.from_mapping(_mapping(config.protocol)),
+            seed=config.plan_seed,
+            cost=config.cost,
+            checkpoint=config.checkpoint,
+            data=config.data,
+            out=config.out,
+            device=config.device,
+            progress=lambda done, total: bar.update(bar_task, completed=done, total=total),
+            force=config.force,
+        )
+
+
+def _require_task(config: DictConfig) -> None:
+    from visual.tasks import TASKS
+
+    if OmegaConf.is_missing(config, "task"):
+        raise ValueError(f"task is missing; give task=NAME, one of {', '.join(sorted(TASKS))}.")
 
 
 def _set_threads(threads: int | None) -> None:

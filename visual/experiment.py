@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from theory.regularizer import effective_weight
 from theory.runs import describe_finished, ensure_writable, finished_run, open_run, write_atomic
 from visual.checkpoint import CARD_FILE, TARGET_FILE, save_card, save_checkpoint, save_target
 from visual.data import ClipDataset, Recording, open_recording
@@ -131,7 +132,7 @@ def train(
         module.cpu()
         held_out = evaluate_held_out(module, task, source, validation)
         files = save_checkpoint(folder, module.model, model_config(preset, source.action_dim))
-        card = _card(task, kappa, preset, seed, source, recording, held_out, files)
+        card = _card(task, kappa, preset, seed, devices * num_nodes, source, recording, held_out, files)
         run.write_file(CARD_FILE, lambda path: save_card(path, card))
         run.write_file(TARGET_FILE, lambda path: save_target(path, module.regularizer.target))
         run.write_rows(_rows(monitor, task, kappa, seed, preset))
@@ -255,6 +256,7 @@ def _card(
     kappa: float,
     preset: Preset,
     seed: int,
+    world_size: int,
     source: ClipDataset,
     recording: Recording,
     held_out: dict[str, Any],
@@ -272,9 +274,9 @@ def _card(
         "action_width": preset.frameskip * source.action_dim,
         "action_mean": source.action_mean.tolist(),
         "action_std": source.action_std.tolist(),
-        # The statistic contains the factor N, so λ means something only beside it.
         "regularizer_weight": preset.regularizer_weight,
-        "statistic_samples": preset.batch_size,
+        # The statistic contains the factor N, so λ means something only beside it.
+        "effective_weight": effective_weight(preset.regularizer_weight, preset.batch_size * world_size),
         "data": str(recording.path.name),
         "held_out": held_out,
         "files": files,

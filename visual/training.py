@@ -7,6 +7,7 @@ one that was not.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import shutil
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.trainer.connectors import callback_connector
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 RESUME_FOLDER = "resume"
 LOG_FOLDER = "log"
 _SLICES, _DROPOUT = 0, 1
-_CALLBACK_PACKAGES = ("lightning", "pytorch_lightning", "visual")
 
 
 class ClipSource(Protocol):
@@ -193,6 +194,22 @@ def is_first_process() -> bool:
     return int(getattr(rank_zero_only, "rank", 0) or 0) == 0
 
 
+@contextlib.contextmanager
+def _own_callbacks_only() -> Iterator[None]:
+    """Within the block, trainers get no callbacks from entry points.
+
+    stable-pretraining, once installed, adds fourteen to every trainer: they print, list packages, watch the hardware
+    and write files into the run's folder.
+    """
+    name = "_load_external_callbacks"
+    original = getattr(callback_connector, name, None)
+    setattr(callback_connector, name, lambda group: [])
+    try:
+        yield
+    finally:
+        setattr(callback_connector, name, original)
+
+
 class _ProgressBar(TQDMProgressBar):
     """Lightning's bar with the losses of the last log row."""
 
@@ -254,13 +271,15 @@ def fit(
     callbacks: list[L.Callback] = [monitor, saver]
     if progress:
         callbacks.append(_ProgressBar(monitor))
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    with warnings.catch_warnings():
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    with warnings.catch_warnings(), _own_callbacks_only():
         # These concern choices made here on purpose: loading in this process, a step-wise loader, one log row in 50.
         for message in (
             ".*does not have many workers.*",
             ".*dataloader is not resumable.*",
             ".*exists and is not empty.*",
+            ".*LeafSpec.*is deprecated.*",
         ):
             warnings.filterwarnings("ignore", message=message)
         trainer = L.Trainer(
@@ -281,10 +300,4 @@ def fit(
             num_sanity_val_steps=0,
             default_root_dir=folder,
         )
-        # stable-pretraining, once installed, adds callbacks of its own to every trainer: they print, list packages and
-        # write files into the run's folder.
-        attached: Any = trainer
-        attached.callbacks = [
-            callback for callback in attached.callbacks if type(callback).__module__.split(".")[0] in _CALLBACK_PACKAGES
-        ]
         trainer.fit(module, ckpt_path=resume if resume.is_file() else None, weights_only=True)

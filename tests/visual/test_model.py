@@ -231,6 +231,7 @@ def test_reestimated_statistics_are_those_of_the_data() -> None:
     """Claim 6. Mutation: keep the momentum, or do not reset."""
     model = build_model(tiny_preset(), 2, seed=0).train()
     norm = model.projector.net[1]
+    model.encode({"pixels": normalize_pixels(DiskClips().sample(0, 99, 16)[0])})
     norm.running_mean += 100.0
     batches = [normalize_pixels(DiskClips().sample(0, step, 16)[0]) for step in range(5)]
     assert reestimate_batchnorm(model, batches, lambda batch: model.encode({"pixels": batch})) == 5
