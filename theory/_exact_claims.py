@@ -1,7 +1,8 @@
 """The exact claims: each closed form of :mod:`theory` against :mod:`theory._brute_force`, with fixed random draws.
 
 Here T1 to T4, T11 and T12; planning regret (T5 to T7) is in :mod:`theory._regret_claims`,
-finite batch and weight (T8, T9) in :mod:`theory._sketch_claims`.
+finite batch and weight (T8, T9) in :mod:`theory._sketch_claims`, proofs in
+:mod:`theory._symbolic_claims`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from theory import _brute_force as brute
-from theory import _regret_claims, _sketch_claims
+from theory import _regret_claims, _sketch_claims, _symbolic_claims
 from theory.claims import INVERSE_COVARIANCE_REGRET, TOY_CONDITION, TOY_STATE_COV, Claim, Status
 from theory.metric import anisotropic_metric, encoder_metric, isotropic_metric
 from theory.ordering import pairwise_agreement
@@ -32,6 +33,7 @@ def evaluate() -> list[Claim]:
         _sketch_claims.evaluate,
         _ordering,
         _padded,
+        _symbolic_claims.evaluate,
     ]
     return [claim for group in groups for claim in group()]
 
@@ -67,7 +69,7 @@ def _metrics() -> list[Claim]:
         ),
         Claim(
             "T2 anisotropic target",
-            "With feature covariance qΛ the metric is M = qΣ^{−1/2} L Σ^{−1/2}, L = RᵀΛR (worst relative gap).",
+            "With feature covariance qΛ the metric is M = qΣ^(−1/2) L Σ^(−1/2), L = RᵀΛR (worst relative gap).",
             _BRUTE,
             0.0,
             anisotropic,

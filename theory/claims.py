@@ -89,7 +89,7 @@ def exact_claims() -> list[Claim]:
     Returns
     -------
     list of Claim
-        T1 to T7, T11 and T12, and T8 and T9 from :mod:`theory.sketch`.
+        T1 to T9, T11 and T12 against brute force, then what SymPy proves.
     """
     from theory import _exact_claims
 

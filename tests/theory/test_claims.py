@@ -21,8 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_rows import closed_form, kappa_rows, noise_rows, overcomplete_rows
 
-from theory import _exact_claims, _regret_claims, _sketch_claims, claims
+from theory import _exact_claims, _regret_claims, _sketch_claims, _symbolic_claims, claims
 from theory.claims import Claim, claims_frame, exact_claims, mean_interval, measured_claims
+from theory.symbolic import UnprovedStepError
 
 
 def make(expected: float, measured: float, tolerance: float, relation: str = "=") -> Claim:
@@ -96,7 +97,9 @@ def test_exact_claims_hold(exact: list[Claim]) -> None:
 
 
 def test_exact_claims_cover_the_statements(exact: list[Claim]) -> None:
-    assert {f"T{number}" for number in range(1, 13)} - {"T10"} == {claim.label.split()[0] for claim in exact}
+    assert {f"T{number}" for number in range(1, 13)} - {"T10"} == {
+        claim.label.split()[0].rstrip(",") for claim in exact
+    }
 
 
 def test_the_papers_number_is_not_said_to_be_identified(exact: list[Claim]) -> None:
@@ -123,6 +126,19 @@ def test_a_wrong_closed_form_fails_its_claim(
     monkeypatch.setattr(module, name, wrong)
     (claim,) = by_label(getattr(module, group)(), label)
     assert not claim.passed
+
+
+def test_an_unproved_step_fails_its_claim_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation: ``UnprovedStepError`` is swallowed as proved."""
+
+    def unproved() -> None:
+        raise UnprovedStepError("The sides differ by x.")
+
+    monkeypatch.setattr(_symbolic_claims, "_STATEMENTS", {**_symbolic_claims._STATEMENTS, "T5": unproved})
+    table = {claim.label: claim for claim in _symbolic_claims.evaluate()}
+    assert [label for label, claim in table.items() if not claim.passed] == ["T5, symbolic"]
+    assert table["T5, symbolic"].note == "The sides differ by x."
+    assert {claim.status for claim in table.values()} == {"proved symbolically"}
 
 
 # 3. Measured claims
