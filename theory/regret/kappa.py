@@ -150,7 +150,8 @@ def best_kappa(state_cov: ArrayLike, noise_cov: ArrayLike, task_metric: ArrayLik
 
     def regret(log_kappa: float, num_high: int) -> float:
         roots = np.where(np.arange(dim) < num_high, math.exp(log_kappa / 2), 1.0)
-        return mean_line_regret_of_stretches(np.linalg.svdvals(roots[:, None] * gain)[::-1].astype(np.float64))
+        stretches = np.linalg.svd(roots[:, None] * gain, compute_uv=False)[::-1]
+        return mean_line_regret_of_stretches(np.asarray(stretches, dtype=np.float64))
 
     best_log, best = 0.0, regret(0.0, 0)
     end = 2 * math.log(np.linalg.cond(gain)) + math.log(100.0)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from theory.reachable import ReachableSet
+from theory.reachable.sets import metric_root
 from theory.spd import Array, check_spd
 
 #: Spacing of the trapezoidal rule in u = ln s. The integrands are analytic for |Im u| < π and grow by small factors up
@@ -21,24 +22,28 @@ from theory.spd import Array, check_spd
 LINE_STEP = 0.25
 
 
-def relative_stretches(metric: ArrayLike, task_metric: ArrayLike | None, minimum: int = 1) -> tuple[Array, Array]:
-    """Square roots σ of the eigenvalues μ of M relative to Q, ascending, and vectors E with EᵀQE = I, EᵀME = diag(σ²).
+def whitened_factor(metric: ArrayLike, task_metric: ArrayLike | None, minimum: int = 1) -> tuple[Array, Array | None]:
+    """F = L_Q⁻¹L_M and L_Q from Cholesky factors M = L_M L_Mᵀ and Q = L_Q L_Qᵀ; L_Q is ``None`` for Q = I.
 
-    From Cholesky factors M = L_M L_Mᵀ and Q = L_Q L_Qᵀ they are the singular values of L_Q⁻¹L_M: positive whatever the
-    rounding, with a condition number √ρ where that of μ is ρ.
+    FFᵀ = L_Q⁻¹ M L_Q⁻ᵀ has the eigenvalues μ of M relative to Q. The singular values √μ of F are positive whatever the
+    rounding, and have a condition number √ρ where that of μ is ρ.
     """
     metric = check_spd(metric, "metric")
     if metric.shape[0] < minimum:
         raise ValueError(f"metric must be at least {minimum} × {minimum}: a line fills a space of one dimension.")
-    factor = np.linalg.cholesky(metric)
+    factor: Array = np.asarray(np.linalg.cholesky(metric), dtype=np.float64)
     if task_metric is None:
-        left, stretches, _ = np.linalg.svd(factor)
-        return stretches[::-1], left[:, ::-1]
+        return factor, None
     from scipy.linalg import solve_triangular
 
-    task_factor = np.linalg.cholesky(check_spd(task_metric, "task_metric", metric.shape[0]))
-    left, stretches, _ = np.linalg.svd(solve_triangular(task_factor, factor, lower=True))
-    return stretches[::-1], solve_triangular(task_factor, left[:, ::-1], lower=True, trans="T")
+    task_factor = metric_root(task_metric, metric.shape[0], "task_metric").T
+    return solve_triangular(task_factor, factor, lower=True), task_factor
+
+
+def relative_stretches(metric: ArrayLike, task_metric: ArrayLike | None, minimum: int = 1) -> Array:
+    """Square roots σ of the eigenvalues μ of M relative to Q, ascending, shape (n,)."""
+    factor, _ = whitened_factor(metric, task_metric, minimum)
+    return np.asarray(np.linalg.svd(factor, compute_uv=False)[::-1], dtype=np.float64)
 
 
 def mean_line_regret(metric: ArrayLike, task_metric: ArrayLike | None = None) -> float:
@@ -71,7 +76,7 @@ def mean_line_regret(metric: ArrayLike, task_metric: ArrayLike | None = None) ->
     Derived here (docs/theory.md, T6). For Q = I and M ∝ Σ⁻¹ with standard deviations 7:4 it is 9/56 = 0.160714,
     consistent with, not identified by, the plateau of 0.1607 in AnisoWM (arXiv 2609.37441), Figure 1.
     """
-    stretches, _ = relative_stretches(metric, task_metric, minimum=2)
+    stretches = relative_stretches(metric, task_metric, minimum=2)
     return mean_line_regret_of_stretches(stretches)
 
 
@@ -128,7 +133,7 @@ def worst_regret(metric: ArrayLike, task_metric: ArrayLike | None = None) -> flo
     ----------
     Kantorovich's inequality; for convex sets derived here (docs/theory.md, T6).
     """
-    stretches, _ = relative_stretches(metric, task_metric, minimum=2)
+    stretches = relative_stretches(metric, task_metric, minimum=2)
     return _worst(stretches)
 
 
@@ -177,10 +182,15 @@ def worst_case(metric: ArrayLike, task_metric: ArrayLike | None = None) -> Worst
     ----------
     docs/theory.md, T6.
     """
-    stretches, vectors = relative_stretches(metric, task_metric, minimum=2)
-    sine, cosine = stretches[0] / np.hypot(stretches[0], stretches[-1]), stretches[-1] / np.hypot(*stretches[[0, -1]])
-    low, high = vectors[:, 0], vectors[:, -1]
-    return WorstCase(_worst(stretches), cosine * low + sine * high, sine * low - cosine * high)
+    factor, task_factor = whitened_factor(metric, task_metric, minimum=2)
+    vectors, stretches, _ = np.linalg.svd(factor)
+    (high, low), ends = vectors[:, [0, -1]].T, stretches[[0, -1]]
+    cosine, sine = ends / np.hypot(*ends)
+    frame = np.stack([cosine * low + sine * high, sine * low - cosine * high])
+    if task_factor is not None:
+        # Back to x = L_Q⁻ᵀy, a rotation away from Q^{-1/2}y.
+        frame = np.linalg.solve(task_factor.T, frame.T).T
+    return WorstCase(worst_regret(metric, task_metric), frame[0], frame[1])
 
 
 def regret_bound(reachable: ReachableSet, metric: ArrayLike, task_metric: ArrayLike | None = None) -> float:
@@ -205,7 +215,7 @@ def regret_bound(reachable: ReachableSet, metric: ArrayLike, task_metric: ArrayL
     ----------
     Derived here (docs/theory.md, T6).
     """
-    stretches, _ = relative_stretches(check_spd(metric, "metric", reachable.dim), task_metric)
+    stretches = relative_stretches(check_spd(metric, "metric", reachable.dim), task_metric)
     if reachable.convex:
         return _worst(stretches)
     low, high = float(stretches[0]), float(stretches[-1])
