@@ -174,7 +174,10 @@ def render(world: World, index: int = 0) -> NDArray[np.uint8]:
 
 
 def set_state(world: World, task: Task, state: Columns, index: int = 0) -> None:
-    """Put simulator ``index`` into a recorded state (one row of each state column)."""
+    """Put simulator ``index`` into a recorded state (one row of each state column).
+
+    Reset the world before: what a state does not record, such as contact forces, stays as it was.
+    """
     for setter in task.start:
         _apply(task, setter, world, state, index)
 
@@ -190,7 +193,8 @@ def _apply(task: Task, setter: Setter, world: World, row: Columns, index: int) -
     missing = [column for column in setter.columns.values() if column not in row]
     if missing:
         raise ValueError(f"{task.title}: {setter.method} needs the column {missing[0]!r}, which the row does not have.")
-    arguments = {argument: np.array(row[column]) for argument, column in setter.columns.items()}
+    values = row if setter.adjust is None else setter.adjust(row)
+    arguments = {argument: np.array(values[column]) for argument, column in setter.columns.items()}
     if not all(np.isfinite(value).all() for value in arguments.values()):
         raise ValueError(f"{task.title}: {setter.method} got a state that is not finite.")
     method(**arguments, **setter.constants)
