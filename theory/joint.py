@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize, root
+from scipy.optimize import minimize
 
 from theory._slices import SlicedStatistic, isotropic_statistic
 from theory.spd import Array, check_count, check_kappa, check_scale, check_spd, inv_sqrt_spd, symmetrize
@@ -22,8 +22,6 @@ from theory.target import relative_noise
 
 #: Above this dimension, starts are thinned out to this number of each kind.
 _MAX_STARTS = 16
-#: Above this dimension the last digits are left as the descent found them.
-_MAX_POLISH = 32
 #: A spectrum's entry below this has vanished; entries that are merely small were given back to the descent before.
 _VANISHED = 1e-12
 _DESCENT: Any = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9}
@@ -139,7 +137,7 @@ def joint_optimum(
     starts = (4 if dim <= 8 and kappa > 1 else 0) if starts is None else check_count(starts, "starts", 0)
     statistic = SlicedStatistic(check_count(batch_size, "batch_size"), knots, t_max, pair_correlation)
     problem = _Problem(noise, weight, kappa, statistic)
-    best = problem.select(list(problem.search_basis()))
+    best = min(problem.search_basis(), key=lambda candidate: candidate.value)
     for other in problem.search_all(starts, seed):
         if other.value < best.value - problem.rounding:
             best = other
@@ -181,24 +179,14 @@ class _Problem:
         spectrum = np.asarray(np.linalg.svd(factor, compute_uv=False), dtype=np.float64) ** 2
         return _Candidate(factor, variances, loss / self.weight + self.statistic.at_spectrum(spectrum)[0], loss)
 
-    def select(self, candidates: list[_Candidate]) -> _Candidate:
-        """Return the candidate of least value; among values equal to rounding, the one of least prediction loss.
-
-        With little noise the level patterns differ by less than the rounding of E[R_N], but the prediction loss, a
-        small number known to as many digits, still tells them apart.
-        """
-        lowest = min(candidate.value for candidate in candidates)
-        tied = [candidate for candidate in candidates if candidate.value <= lowest + self.rounding]
-        least = min(candidate.prediction_loss for candidate in tied)
-        return next(candidate for candidate in tied if candidate.prediction_loss <= least * (1 + 1e-12))
-
     def search_basis(self) -> Iterator[_Candidate]:
         """Local minima in N's eigenbasis, G = diag(√p)Uᵀ."""
         levels, basis = np.linalg.eigh(self.noise)
         levels = np.clip(levels, 0.0, None)
         scale = isotropic_statistic(self.statistic) or 0.1
         starts = []
-        for high in _thin(0 if self.kappa == 1 else self.dim):
+        # Without noise nothing chooses between targets, and L = I is returned.
+        for high in _thin(self.dim if self.kappa > 1 and levels.any() else 0):
             starts.append((np.full(self.dim, scale), _two_levels(self.dim, high, self.kappa)))
         for faded in _thin(self.dim + 1)[1:]:
             spectrum = np.where(np.arange(self.dim) < self.dim - faded, scale, 1e-2 * scale)
@@ -208,14 +196,19 @@ class _Problem:
             yield self.candidate(np.sqrt(spectrum)[:, None] * basis.T, variances)
 
     def _descend_basis(self, levels: Array, spectrum: Array, variances: Array) -> tuple[Array, Array]:
-        """Alternate descent in p at fixed v with the best v at fixed p, until v stays."""
+        """Alternate descent in p at fixed v with the best v at fixed p, until v stays.
+
+        With little noise the level patterns differ by less than the rounding of E[R_N]; the costs d_i, small numbers
+        known to as many digits, still tell them apart.
+        """
+        prices = levels / (self.dim * self.weight)
         for _ in range(2 * self.dim + 2):
-            spectrum = self._descend_spectrum(levels * variances / (self.dim * self.weight), spectrum)
+            spectrum = self._descend_spectrum(prices * variances, spectrum)
             best = _allocate(levels * spectrum, self.kappa)
             if best @ (levels * spectrum) >= (variances @ (levels * spectrum)) * (1 - 1e-12):
                 break
             variances = best
-        return spectrum, variances
+        return self._polish(prices * variances, spectrum), variances
 
     def _descend_spectrum(self, prices: Array, spectrum: Array) -> Array:
         """Local minimum over p ≥ 0 of Σ prices·p + E[R_N](p), with vanished entries exactly zero."""
@@ -224,35 +217,45 @@ class _Problem:
             value, gradient = self.statistic.at_spectrum(amplitude**2)
             return float(prices @ amplitude**2) + value, 2 * amplitude * (prices + gradient)
 
+        def hessian(amplitude: Array) -> Array:
+            slopes, matrix = self.statistic.expand(amplitude**2)
+            matrix *= 4 * np.outer(amplitude, amplitude)
+            matrix[np.diag_indices_from(matrix)] += 2 * (prices + slopes)
+            return matrix
+
+        options: Any = {"gtol": 1e-5 * self.statistic.offset, "maxiter": 200}
         for _ in range(self.dim + 1):
             # In √p the bound p ≥ 0 is no constraint, and a vanishing direction is an ordinary minimum at 0.
-            amplitude = minimize(objective, np.sqrt(spectrum), jac=True, method="L-BFGS-B", options=_DESCENT).x
-            spectrum = amplitude**2
+            start = np.sqrt(spectrum)
+            spectrum = minimize(objective, start, jac=True, hess=hessian, method="trust-exact", options=options).x ** 2
             small = spectrum < 1e-3 * max(1e-3, spectrum.max())
             spectrum[small] = 0.0
             revived = small & (prices + self.statistic.at_spectrum(spectrum)[1] < 0)
             if not revived.any():
-                return self._polish(prices, spectrum)
+                break
             spectrum[revived] = 1e-3
         return spectrum
 
     def _polish(self, prices: Array, spectrum: Array) -> Array:
-        """Solve p_i(prices_i + ∂R/∂p_i) = 0 for the entries that are left, to rounding."""
+        """Newton steps on ∂/∂p = 0 for the entries that are left, until rounding stops them.
+
+        A trust region judges a step by the value, which rounding hides long before the gradient.
+        """
         alive = spectrum > 0
-        if not 0 < alive.sum() <= _MAX_POLISH:
-            return spectrum
-
-        def slope(logarithm: Array) -> Array:
-            point = spectrum.copy()
-            point[alive] = np.exp(logarithm)
-            return (point * (prices + self.statistic.at_spectrum(point)[1]))[alive]
-
-        start = np.log(spectrum[alive])
-        solution = root(slope, start, method="hybr", options={"xtol": 1e-14})
-        if np.abs(solution.x - start).max() < 1e-3 and np.abs(slope(solution.x)).max() <= np.abs(slope(start)).max():
+        least = math.inf
+        best = spectrum
+        for _ in range(8 if alive.any() else 0):
+            slopes, matrix = self.statistic.expand(spectrum)
+            residual = (prices + slopes)[alive]
+            size = float(np.abs(residual).max())
+            if not size < 0.5 * least:
+                break
+            best, least = spectrum, size
             spectrum = spectrum.copy()
-            spectrum[alive] = np.exp(solution.x)
-        return spectrum
+            spectrum[alive] -= np.linalg.solve(matrix[np.ix_(alive, alive)], residual)
+            if not (spectrum[alive] > 0.5 * best[alive]).all():
+                break
+        return best
 
     def search_all(self, starts: int, seed: int) -> Iterator[_Candidate]:
         """Local minima over all G, from random starts."""
@@ -286,7 +289,8 @@ def _allocate(costs: Array, kappa: float) -> Array:
     order = np.argsort(costs, kind="stable")
     lowest = np.concatenate([[0.0], np.cumsum(costs[order])[:-1]])
     high = np.arange(costs.size)
-    totals = costs.size / (high * kappa + costs.size - high) * (costs.sum() + (kappa - 1) * lowest)
+    # Written with 1/κ, so that no product overflows at extreme κ.
+    totals = costs.size / (high + (costs.size - high) / kappa) * (lowest + (costs.sum() - lowest) / kappa)
     variances = np.empty(costs.size)
     variances[order] = _two_levels(costs.size, int(np.argmin(totals)), kappa)
     return variances

@@ -4,7 +4,7 @@ Claims:
 
 1. The average over slices, E e^{−uᵀAu}, is exact: in two dimensions against a dense sum over angles, where eigenvalues
    come in pairs against a divided difference, in any dimension against quasi-Monte Carlo within its own error; its
-   gradient and its two identities hold to rounding.
+   derivatives and its two identities hold to rounding.
 2. The expectation over samples is the mean of the sampled statistic: written out in NumPy, and as stable-worldmodel's
    ``SIGReg`` computes it; for independent samples and for correlated pairs.
 3. Twins (pairs with correlation 1) are N/2 samples; correlation 0 is independence; the population is the limit.
@@ -120,6 +120,21 @@ def test_sphere_gradient_is_the_derivative(seed: int, dim: int, size: float) -> 
     )
     value, gradient = sphere_exponential(exponents)
     np.testing.assert_allclose(difference / (2 * step) / value, (gradient * direction).sum(axis=1) / value, atol=1e-8)
+
+
+@given(seed=seeds(), dim=dims(1, 24), batch_size=st.integers(2, 1000))
+def test_expansion_of_the_statistic(seed: int, dim: int, batch_size: int) -> None:
+    """First and second derivatives in the spectrum, as Newton's method uses them, against central differences.
+
+    Mutation: leave out the factor 3 on the diagonal.
+    """
+    rng = np.random.default_rng(seed)
+    statistic, spectrum = SlicedStatistic(batch_size), rng.uniform(0.05, 2, dim)
+    direction, step = rng.standard_normal(dim), 1e-5
+    gradient, matrix = statistic.expand(spectrum)
+    np.testing.assert_allclose(gradient, statistic.at_spectrum(spectrum)[1], rtol=1e-9, atol=1e-11 * batch_size)
+    ahead, behind = (statistic.at_spectrum(spectrum + sign * step * direction)[1] for sign in (1, -1))
+    np.testing.assert_allclose((ahead - behind) / (2 * step), matrix @ direction, atol=1e-7 * batch_size)
 
 
 @pytest.mark.parametrize("dim", [3, 5, 24, 192])
