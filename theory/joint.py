@@ -91,8 +91,8 @@ def joint_optimum(
 
     - in N's eigenbasis, G = diag(√p)Uᵀ, from one start per level pattern and one per number of faded directions. For
       κ = 1 the optimum lies there (von Neumann's trace inequality: E[R_N] sees only the spectrum of GGᵀ). For κ > 1 and
-      n = 2 every stationary point elsewhere is a saddle, by the statistic's concavity along the curve of best ratios
-      p₁/p₂ at fixed p₁p₂ (checked numerically, not proved);
+      n = 2 every stationary point elsewhere is a saddle: there NSLS ∝ I with S² = GᵀG, and the least statistic at fixed
+      p₁p₂ is concave in √(p₁p₂) wherever it is attained at p₁ ≠ p₂ (checked numerically, not proved);
     - over all G from random starts, which has found no lower value in any case tried.
 
     Only N/λ enters: σ → 0 and λ → ∞ are one limit, M → q_N Σ^{−1/2}L*Σ^{−1/2} with T4's L*. The minimum over W is

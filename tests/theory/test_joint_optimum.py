@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 from strategies import Array, conditions, dims, random_rotation, random_spd, seeds
 
 from theory._slices import SlicedStatistic
@@ -180,6 +180,29 @@ def test_rotating_the_optimum_loses(seed: int, dim: int, kappa: float, step: flo
     rotation = np.linalg.solve(np.eye(dim) + (skew - skew.T) / 4, np.eye(dim) - (skew - skew.T) / 4)
     turned = problem.candidate(best.factor @ rotation, best.variances)
     assert turned.prediction_loss >= best.prediction_loss * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("batch_size", [2, 3, 8, 512, 100_000])
+def test_least_statistic_at_fixed_product_is_concave_where_it_is_uneven(batch_size: int) -> None:
+    """Why no rotated local minimum exists for n = 2: x = √(p₁p₂) small, best ratio ≠ 1, curvature in x negative."""
+    statistic = SlicedStatistic(batch_size)
+    products = np.linspace(0.01, 0.6, 60)
+    least, uneven = np.empty((2, products.size))
+    for index, product in enumerate(products):
+
+        def value(half: float, product: float = product) -> float:
+            return statistic.at_spectrum(product * np.exp([half, -half]))[0]
+
+        coarse = np.linspace(0.0, 6.0, 61)
+        near = coarse[int(np.argmin([value(half) for half in coarse]))]
+        found = minimize_scalar(
+            value, bounds=(max(near - 0.1, 0.0), near + 0.1), method="bounded", options={"xatol": 1e-9}
+        )
+        least[index], uneven[index] = min(found.fun, value(0.0)), found.x
+    curvature = np.diff(least, 2) / (products[1] - products[0]) ** 2 / batch_size
+    branch = uneven[2:] > 1e-3
+    assert branch.sum() > 5
+    assert curvature[branch].max() < -0.1
 
 
 # --- 3. stationary, feasible, consistent -----------------------------------------------------------------------------
