@@ -1,5 +1,5 @@
 # Every target is phony: several share their name with a folder.
-.PHONY: help reproduce test lint format bench figures docs core full clean
+.PHONY: help reproduce test lint format bench figures visual docs core full clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -9,11 +9,13 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 # An index with another build of torch, for example a CPU-only one (README, "Install").
 TORCH_INDEX ?=
+TASK ?= tworoom
 
 help:
 	@echo "make reproduce   set up, compute every claim, train both toy sweeps, write results/report.html"
 	@echo "                 (QUICK=1: exact claims and a small toy in under a minute, results/quick/)"
 	@echo "make test        set up, then lint, types and the whole test suite"
+	@echo "make visual      one visual task: record, train, plan (TASK=tworoom)"
 	@echo "make lint        format, lint and type checks"
 	@echo "make bench       side-by-side timings"
 	@echo "make figures     redraw every figure from rows on disk"
@@ -41,7 +43,7 @@ reproduce: core
 	$(BIN)/python -m figures reproduce $(if $(filter-out 0,$(QUICK)),--quick)
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --nbmake --durations 15
 
 lint: full
 	$(BIN)/ruff format --check .
@@ -54,6 +56,23 @@ format: full
 
 figures: core
 	$(BIN)/python -m figures all
+
+# One task: record it, train LeWM (κ = 1) and AnisoWM (κ = 2), plan with both on the same held-out pairs.
+visual: export MUJOCO_GL ?= egl
+visual: full
+	$(BIN)/python -m visual collect task=$(TASK)
+	$(BIN)/python -m visual train task=$(TASK) kappa=1
+	$(BIN)/python -m visual train task=$(TASK) kappa=2
+	$(BIN)/python -m visual plan task=$(TASK) kappa=1
+	$(BIN)/python -m visual plan task=$(TASK) kappa=2
+
+bench: full
+	$(BIN)/python -m benchmarks.bench_theory
+	$(BIN)/python -m benchmarks.bench_toy2d
+	$(BIN)/python -m benchmarks.bench_regularizer
+
+docs: full
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .ruff_cache .mypy_cache .hypothesis
