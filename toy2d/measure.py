@@ -28,8 +28,9 @@ FOLD_THRESHOLD = 0.01
 #: For D > 2 there is no det J: a state counts as near singular if λmin/λmax of JᵀJ is below this.
 SINGULAR_RATIO = 0.01
 
-#: A network has collapsed if its total feature variance falls below this share of the target's trace D.
-COLLAPSE_SHARE = 0.1
+#: A network has collapsed if its features have less than this variance along their second principal axis: the
+#: regulariser asks for variances of order one in the two dimensions the state has.
+COLLAPSE_VARIANCE = 0.01
 
 
 def measure_stack(stack: TrainedStack, lines: int) -> list[dict[str, Any]]:
@@ -107,17 +108,18 @@ def encoder_geometry(system: ToySystem, encoder: StackedMLP, generator: torch.Ge
     features = latent.double()
     residual = features - regressors @ torch.linalg.lstsq(regressors, features).solution
     variance = float(features.var(dim=0, correction=0).sum())
+    principal = torch.linalg.eigvalsh(torch.cov(features.T))
     return {
-        "metric_11": metric[0, 0],
-        "metric_12": metric[0, 1],
-        "metric_22": metric[1, 1],
-        "metric_ratio": metric[0, 0] / metric[1, 1],
+        "metric_11": float(metric[0, 0]),
+        "metric_12": float(metric[0, 1]),
+        "metric_22": float(metric[1, 1]),
+        "metric_ratio": float(metric[0, 0] / metric[1, 1]),
         "metric_regret": mean_line_regret(metric),
         "metric_deviation": float(np.linalg.norm(metric / np.trace(metric) - precision) / np.linalg.norm(precision)),
         "fold_share": fold_share,
         "folded": fold_share > FOLD_THRESHOLD,
         "nonlinear_share": float(residual.square().mean(0).sum()) / variance if variance > 0 else float("nan"),
-        "collapsed": variance < COLLAPSE_SHARE * latent.shape[1],
+        "collapsed": bool(principal[-2] < COLLAPSE_VARIANCE),
     }
 
 

@@ -65,6 +65,6 @@ class StackedMLP(nn.Module):
     @torch.no_grad()
     def select(self, position: int) -> StackedMLP:
         """Network ``position`` as a stack of one, a copy that is not trained."""
-        network = StackedMLP(self.skip[position : position + 1], [torch.Generator()], hidden=self.hidden)
+        network = StackedMLP(self.skip[position : position + 1], [torch.Generator()], hidden=self.hidden).to(self.skip)
         network.load_state_dict({name: value[position : position + 1] for name, value in self.state_dict().items()})
         return network.requires_grad_(False)

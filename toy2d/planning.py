@@ -28,8 +28,8 @@ GRID_POINTS = 1201
 # 1200 cells are searched as 30 coarse cells, each split by 5, 4, 2.
 _SPLITS = (40, 8, 2, 1)
 _CHUNK_ROWS = 1 << 14
-# Largest |GELU'| and |GELU''|, rounded up: Φ(√2) + √2 φ(√2) = 1.12904 and 2 φ(0) = 0.79788.
-_GELU_SLOPE, _GELU_BEND = 1.1291, 0.7979
+# Largest |GELU'| and |GELU''|, rounded up: Φ(√2) + √2 φ(√2) = 1.12890 and 2 φ(0) = 0.79788.
+_GELU_SLOPE, _GELU_BEND = 1.1290, 0.7979
 
 
 @dataclass(frozen=True)

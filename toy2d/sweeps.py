@@ -11,11 +11,11 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import torch
@@ -26,6 +26,8 @@ from toy2d.example import SeparationExample, example_of
 from toy2d.measure import measure_stack
 from toy2d.system import STATE_CONDITION
 from toy2d.training import Case, TrainSettings, train
+
+T = TypeVar("T")
 
 #: Called with the number of network steps done so far, and of all there are.
 Progress = Callable[[int, int], None]
@@ -105,6 +107,8 @@ def noise_plan(
 ) -> Sweep:
     """κ = 1, process noise from 0.3 down 30-fold; and one noise level seen through a nonlinear observation."""
     numbers = range(check_count(seeds, "seeds"))
+    if nonlinear_sigma is None:
+        _check_some(sigmas, "sigmas")
     cases = [Case(seed, float(sigma)) for sigma in sigmas for seed in numbers]
     if nonlinear_sigma is not None:
         cases += [Case(seed, nonlinear_sigma, observation="nonlinear") for seed in numbers]
@@ -121,7 +125,7 @@ def kappa_plan(
 ) -> Sweep:
     """ΛReg's bound κ from 1 to c², at one noise level."""
     numbers = range(check_count(seeds, "seeds"))
-    cases = tuple(Case(seed, sigma, check_kappa(kappa)) for kappa in kappas for seed in numbers)
+    cases = tuple(Case(seed, sigma, check_kappa(kappa)) for kappa in _check_some(kappas, "kappas") for seed in numbers)
     return Sweep("kappa-sweep", ((TrainSettings(steps=steps), cases),), lines)
 
 
@@ -136,8 +140,9 @@ def overcomplete_plan(
 ) -> Sweep:
     """Latents with more dimensions than the state, at κ = c, where two dimensions have no regret."""
     numbers = range(check_count(seeds, "seeds"))
-    cases = tuple(Case(seed, sigma, check_kappa(kappa)) for kappa in kappas for seed in numbers)
-    stacks = tuple((TrainSettings(steps=steps, latent_dim=dim), cases) for dim in latent_dims)
+    cases = tuple(Case(seed, sigma, check_kappa(kappa)) for kappa in _check_some(kappas, "kappas") for seed in numbers)
+    dims = _check_some(latent_dims, "latent_dims")
+    stacks = tuple((TrainSettings(steps=steps, latent_dim=dim), cases) for dim in dims)
     return Sweep("overcomplete", stacks, lines)
 
 
@@ -179,7 +184,8 @@ def run_sweep(sweep: Sweep, *, threads: int | None = None, progress: Progress | 
     with _workers(threads) as pool:
         futures = [pool.submit(_run_part, settings, cases, sweep, meter) for settings, cases in jobs]
         try:
-            results = [future.result() for future in futures]
+            wait(futures, return_when=FIRST_EXCEPTION)
+            results = [future.result() for future in futures if future.done()]
         except BaseException:
             meter.stop()
             for future in futures:
@@ -223,6 +229,12 @@ def default_threads() -> int:
     return os.cpu_count() or 1
 
 
+def _check_some(values: Sequence[T], name: str) -> Sequence[T]:
+    if not values:
+        raise ValueError(f"{name} must not be empty.")
+    return values
+
+
 def _jobs(sweep: Sweep, threads: int) -> Iterator[tuple[TrainSettings, tuple[Case, ...]]]:
     """Cut each stack into equal parts, as many as keep all workers busy."""
     for settings, cases in sweep.stacks:
@@ -248,6 +260,10 @@ def _run_part(
     return rows, example_of(wanted.system, stack.encoder.select(position), wanted.seed)
 
 
+class _Stopped(Exception):
+    """Raised in workers that are told to stop."""
+
+
 class _Meter:
     """Network steps done by all workers; the way to stop them."""
 
@@ -259,7 +275,7 @@ class _Meter:
     def advance(self, steps: int) -> None:
         with self._lock:
             if self._stopped:
-                raise InterruptedError("The sweep was stopped.")
+                raise _Stopped
             self._done += steps
             if self._progress is not None:
                 self._progress(self._done, self._total)
