@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,9 @@ from visual_models import tiny_preset
 from visual import evaluation
 from visual.ceiling import SimulatorCost
 from visual.checkpoint import WorldModel, describe_model, save_checkpoint
-from visual.data import open_recording
+from visual.data import Recording, open_recording
 from visual.evaluation import RandomActions, Scaling, evaluate, feature_std
-from visual.manifest import Manifest
+from visual.manifest import Manifest, Pairs
 from visual.model import build_model, model_config
 from visual.planning import PAIR_KEY, SOLVERS, EpisodeCEM, LatentCost, Planner, load_protocol
 from visual.rollout import terminal_latent
@@ -249,6 +249,42 @@ def test_evaluation_rows(short_recording: Recorded, monkeypatch: pytest.MonkeyPa
     np.testing.assert_allclose(rows["final_outcome"], again["final_outcome"], rtol=1e-3)
     other = evaluate(world_model(), task, recording, protocol, seed=1)
     assert not np.allclose(rows["final_outcome"], other["final_outcome"])
+
+
+class ReplayActor:
+    """Takes the recorded actions of its pairs and keeps what it is shown."""
+
+    def __init__(self, recording: Recording, pairs: Pairs, part: Sequence[int]) -> None:
+        rows = [int(recording.offsets[pairs.episode[pair]]) + pairs.start[pair] for pair in part]
+        self.actions = np.stack([recording.read("action", row + np.arange(25)) for row in rows], axis=1)
+        self.seen: list[dict[str, Any]] = []
+
+    def set_env(self, env: Any) -> None:
+        self.num_envs = env.num_envs
+
+    def get_action(self, info_dict: dict[str, Any]) -> np.ndarray:
+        self.seen.append({name: np.array(info_dict[name][:, 0]) for name in ("pixels", "goal", PAIR_KEY)})
+        action: np.ndarray = self.actions[len(self.seen) - 1]
+        return action
+
+
+def test_recorded_actions_succeed_and_recorded_frames_are_shown(short_recording: Recorded) -> None:
+    """Claim 6. Mutation: leave the goal of the reset in the simulator, or show the frame of the reset."""
+    task, manifest = short_recording("tworoom")
+    recording, pairs = open_recording(manifest), manifest.pairs
+    part = [pair for pair in range(len(pairs)) if not pairs.already_solved[pair]][:3]
+    actor = ReplayActor(recording, pairs, part)
+    episodes = list(evaluation._run(task, recording, pairs, part, 25, lambda _: actor, frames=True))
+    assert [episode.pair for episode in episodes] == part
+    assert all(episode.success for episode in episodes)
+    assert all(episode.best < 1 for episode in episodes)
+    first = np.array([int(recording.offsets[pairs.episode[pair]]) + pairs.start[pair] for pair in part])
+    assert actor.seen[0][PAIR_KEY].tolist() == part
+    np.testing.assert_array_equal(actor.seen[0]["pixels"], recording.read("pixels", first))
+    for shown in actor.seen:
+        np.testing.assert_array_equal(shown["goal"], recording.read("pixels", first + 25))
+    assert not np.array_equal(actor.seen[3]["pixels"], actor.seen[0]["pixels"])
+    np.testing.assert_array_equal(actor.seen[3]["pixels"], recording.read("pixels", first + 3))
 
 
 def test_random_actions_follow_seed_and_pair() -> None:
