@@ -28,6 +28,7 @@ from sketched_formula import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from theory.regularizer import SIGReg, kernel
+from theory.regularizer.harmonics import PowerBlock
 from theory.regularizer.kernel import sketched_statistic
 from theory.regularizer.quadrature import Quadrature
 
@@ -105,7 +106,7 @@ def test_the_recurrence_that_was_not_chosen_loses_small_angles() -> None:
     angle = gaussian(4096).float() * 1e-3
     orders = torch.arange(1, 65).double()
     want = torch.sin(orders[:, None] * angle.double())
-    block = kernel.PowerBlock(1, 4096, 64, angle)
+    block = PowerBlock(1, 4096, 64, angle)
     block.load(angle.clone().unsqueeze(0))
     powers = torch.cat([block._powers[:, 0], *(block._powers[:, 0] * (1 + row[0]) for row in block._strides)])
     assert relative_error(three_term(angle, 64)[-1], want[-1]) > 1e-5
