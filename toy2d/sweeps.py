@@ -134,11 +134,14 @@ def overcomplete_plan(
     steps: int = 3000,
     *,
     latent_dims: Sequence[int] = LATENT_DIMS,
-    kappas: Sequence[float] = (STATE_CONDITION,),
+    kappas: Sequence[float] = (1.0, STATE_CONDITION),
     sigma: float = KAPPA_NOISE,
     lines: int = 2000,
 ) -> Sweep:
-    """Latents with more dimensions than the state, at κ = c, where two dimensions have no regret."""
+    """Latents with more dimensions than the state, at κ = 1 and at κ = c, where two dimensions have no regret.
+
+    κ = 1 is the control: spare coordinates change the metric without any help from the target.
+    """
     numbers = range(check_count(seeds, "seeds"))
     cases = tuple(Case(seed, sigma, check_kappa(kappa)) for kappa in _check_some(kappas, "kappas") for seed in numbers)
     dims = _check_some(latent_dims, "latent_dims")

@@ -66,7 +66,9 @@ def test_plans() -> None:
     assert {case.sigma for case in cases} == {0.5}
     assert sorted({case.kappa for case in cases}) == [1, 1.5, 1.75, 2, 3.0625, 5.36, 9.37890625]
     assert [settings.latent_dim for settings, _ in wide.stacks] == [2, 3, 4, 8]
-    assert all(len(cases) == 5 and {case.kappa for case in cases} == {STATE_CONDITION} for _, cases in wide.stacks)
+    assert all(
+        len(cases) == 10 and {case.kappa for case in cases} == {1.0, STATE_CONDITION} for _, cases in wide.stacks
+    )
     for sweep, seeds in ((noise, 10), (kappa, 10)):
         assert len(sweep.stacks[0][1]) == 7 * seeds
         assert sweep.settings()["seeds"] == list(range(seeds))
@@ -111,8 +113,8 @@ def test_overcomplete_rows() -> None:
     Mutation: train all stacks with the first one's settings (``sweep.stacks[0][0]`` in ``_jobs``).
     """
     rows = sweeps.overcomplete(1, 2, lines=4, threads=1)
-    assert rows["latent_dim"].tolist() == [2, 3, 4, 8]
-    assert [len(variances) for variances in rows["target_variances"]] == [2, 3, 4, 8]
+    assert rows["latent_dim"].tolist() == [2, 2, 3, 3, 4, 4, 8, 8]
+    assert [len(variances) for variances in rows["target_variances"]] == [2, 2, 3, 3, 4, 4, 8, 8]
     assert np.isfinite(rows["regret_pred"]).all()
 
 
@@ -177,12 +179,13 @@ def test_small_weight_collapses() -> None:
 def test_run_is_written_with_its_example(tmp_path: Path) -> None:
     """Claim 5: rows come back as they were, beside the example of the smallest noise.
 
-    Mutation: write the rows of the first worker only (``results[0][0]``).
+    Mutation: keep one row of each worker (``part[:1]`` in ``run_sweep``).
     """
     record = write_sweep(tiny(), tmp_path / "run", threads=1)
     assert set(record.files) == {"rows.parquet", "example.npz"}
     assert record.settings["seeds"] == [0, 1]
     rows = read_rows(tmp_path / "run")
+    assert len(rows) == 6
     expected = run_sweep(tiny(), threads=1)
     variances = [list(value) for value in rows.pop("target_variances")]
     assert variances == expected.rows.pop("target_variances").tolist()
