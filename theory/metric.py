@@ -10,7 +10,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from theory.spd import Array, check_array, check_scale, check_spd, inv_sqrt_spd, sqrt_spd, symmetrize
+from theory.spd import (
+    Array,
+    check_array,
+    check_result,
+    check_scale,
+    check_spd,
+    inv_sqrt_spd,
+    sqrt_spd,
+    symmetrize,
+)
 
 #: Largest entry of RᵀR − I accepted from a matrix that is said to have orthonormal columns.
 ORTHONORMALITY_TOLERANCE = 1e-10
@@ -44,7 +53,8 @@ def isotropic_metric(state_cov: ArrayLike, scale: float = 1.0) -> Array:
     AnisoWM (arXiv 2609.37441), Lemma 1; docs/theory.md, T1.
     """
     whitener = inv_sqrt_spd(check_spd(state_cov, "state_cov"))
-    return check_scale(scale) * symmetrize(whitener @ whitener)
+    with np.errstate(over="ignore"):
+        return check_result(check_scale(scale) * symmetrize(whitener @ whitener), "state_cov or scale")
 
 
 def anisotropic_metric(state_cov: ArrayLike, target: ArrayLike, scale: float = 1.0) -> Array:
@@ -80,7 +90,10 @@ def anisotropic_metric(state_cov: ArrayLike, target: ArrayLike, scale: float = 1
     state_cov = check_spd(state_cov, "state_cov")
     target = check_spd(target, "target", state_cov.shape[0])
     # A Gram matrix stays semidefinite under rounding; the three-factor product does not.
-    return check_scale(scale) * encoder_metric(sqrt_spd(target) @ inv_sqrt_spd(state_cov))
+    factor = sqrt_spd(target) @ inv_sqrt_spd(state_cov)
+    with np.errstate(over="ignore", invalid="ignore"):
+        metric = check_scale(scale) * symmetrize(factor.T @ factor)
+    return check_result(metric, "state_cov, target or scale")
 
 
 def encoder_metric(weight: ArrayLike) -> Array:
@@ -108,7 +121,8 @@ def encoder_metric(weight: ArrayLike) -> Array:
     weight = check_array(weight, "weight", ndim=2)
     if weight.size == 0:
         raise ValueError(f"weight must not be empty, but its shape is {weight.shape}.")
-    return symmetrize(weight.T @ weight)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return check_result(symmetrize(weight.T @ weight), "weight")
 
 
 def matching_encoder(
@@ -160,8 +174,9 @@ def matching_encoder(
             f"rotation must have at least as many rows as columns, but its shape is {rotation.shape}: "
             "a latent of lower dimension than the state cannot match a target of full rank."
         )
-    gap = float(np.abs(rotation.T @ rotation - np.eye(dim)).max())
-    if gap > ORTHONORMALITY_TOLERANCE:
+    with np.errstate(over="ignore", invalid="ignore"):
+        gap = float(np.abs(rotation.T @ rotation - np.eye(dim)).max())
+    if not gap <= ORTHONORMALITY_TOLERANCE:
         raise ValueError(
             f"rotation must have orthonormal columns, but their inner products are off by up to {gap:.3g}."
         )

@@ -22,6 +22,9 @@ SYMMETRY_TOLERANCE = 1e-10
 #: An eigenvalue below this multiple of n·λmax cannot be told from zero in float64.
 RANK_TOLERANCE = float(np.finfo(np.float64).eps)
 
+#: float() takes these, and none of them is a number.
+_NOT_NUMBERS = (bool, np.bool_, str, bytes, np.timedelta64, np.datetime64)
+
 
 def check_array(
     value: ArrayLike, name: str, *, ndim: int | None = None, shape: tuple[int | None, ...] | None = None
@@ -31,20 +34,33 @@ def check_array(
     Raises
     ------
     ValueError
-        For ragged, non-numeric, complex or non-finite input, and for another rank or shape.
+        For ragged, non-numeric, complex, masked or non-finite input, and for another rank or shape.
     """
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} must have no masked entries.")
     try:
         array = np.asarray(value)
     except ValueError:
         raise ValueError(f"{name} must be a rectangular array of numbers.") from None
+    except (TypeError, RuntimeError) as error:
+        # Tensors that track gradients, live on a device or have no NumPy dtype say themselves what to do.
+        raise ValueError(f"{name} must convert to a NumPy array, but it does not: {error}") from None
     if np.iscomplexobj(array):
         raise ValueError(f"{name} must be real, but it has complex entries.")
-    if array.dtype == np.bool_ or not (np.issubdtype(array.dtype, np.number) or array.dtype == object):
+    # Kinds: integers, unsigned, floats, objects. A time difference is an integer to NumPy's type hierarchy.
+    if array.dtype.kind not in "iufO":
         raise ValueError(f"{name} must hold numbers, but its dtype is {array.dtype}.")
+    if array.dtype == object:
+        strangers = [entry for entry in array.ravel() if isinstance(entry, _NOT_NUMBERS)]
+        if strangers:
+            raise ValueError(f"{name} must hold numbers, but it holds {strangers[0]!r}.")
     try:
-        array = array.astype(np.float64)
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be a rectangular array of numbers.") from None
+    except OverflowError:
+        raise ValueError(f"{name} must be finite, but it has a number too large for float64.") from None
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim != 1)}, but its shape is {array.shape}.")
     if shape is not None and (
@@ -87,6 +103,9 @@ def check_symmetric(value: ArrayLike, name: str, dim: int | None = None) -> Arra
     if dim is not None and matrix.shape[0] != dim:
         raise ValueError(f"{name} must have shape ({dim}, {dim}), but its shape is {matrix.shape}.")
     scale = float(np.abs(matrix).max())
+    # Sums of n² entries, such as those in an eigenvalue or a trace, must not overflow.
+    if scale > float(np.finfo(np.float64).max) / (4 * matrix.size):
+        raise ValueError(f"{name} must be smaller: its largest entry, {scale:.3g}, is near the end of float64.")
     gap = float(np.abs(matrix / scale - matrix.T / scale).max()) if scale > 0 else 0.0
     if gap > SYMMETRY_TOLERANCE:
         raise ValueError(
@@ -152,6 +171,18 @@ def check_count(value: Any, name: str, minimum: int = 1) -> int:
     if number < minimum:
         raise ValueError(f"{name} must be at least {minimum}, but it is {number}.")
     return number
+
+
+def check_generator(value: Any, name: str) -> np.random.Generator:
+    """Return ``value``, a Generator, or a new one from a seed, a whole number ≥ 0."""
+    return value if isinstance(value, np.random.Generator) else np.random.default_rng(check_count(value, name, 0))
+
+
+def check_result(result: Array, name: str) -> Array:
+    """Return ``result``, or blame the argument ``name`` if it overflowed."""
+    if not np.isfinite(result).all():
+        raise ValueError(f"{name} has a size for which the result is beyond the range of float64.")
+    return result
 
 
 def format_direction(vector: Array, limit: int = 6) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from theory.spd import (
     Array,
     check_count,
     check_kappa,
     check_psd,
+    check_result,
     check_scale,
     check_spd,
     check_symmetric,
@@ -24,7 +25,8 @@ from theory.spd import (
     symmetrize,
 )
 
-#: A relative noise this close to the threshold V*/D, relative to it, counts as a tie: the optimum is then not unique.
+#: Relative noises this close (relative to the larger) are equal, and a κ this close to a κ_k (see
+#: :func:`optimal_target`), relative to it, is a tie: the optimum is then not unique.
 TIE_TOLERANCE = 1e-9
 
 
@@ -60,7 +62,8 @@ def relative_noise(state_cov: ArrayLike, noise_cov: ArrayLike) -> Array:
     # A Gram matrix keeps noiseless directions at zero to rounding of N itself; the three-factor product would leave
     # negative eigenvalues of the size of rounding times the condition number of Σ.
     factor = sqrt_spd(noise_cov) @ inv_sqrt_spd(state_cov)
-    return symmetrize(factor.T @ factor)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return check_result(symmetrize(factor.T @ factor), "state_cov or noise_cov")
 
 
 @dataclass(frozen=True)
@@ -222,8 +225,12 @@ def optimal_target(noise: ArrayLike, kappa: float, latent_dim: int | None = None
 
         V* = min over k = 0..D−1 of m_k (κS_k + S_D − S_k),   m_k = D/(kκ + D − k),   k* = #{i : ν_i < V*/D};
 
-    the k* directions of least noise get variance κm_{k*} and the others m_{k*}. The optimum is unique iff κ = 1 or no
-    ν_i equals V*/D. With N ∝ I every member of the set is optimal, and L = I is returned.
+    the k* directions of least noise get variance κm_{k*} and the others m_{k*}. Equivalently direction k is high iff
+
+        κ Σ_j (ν_k − ν_j)₊ < Σ_j (ν_j − ν_k)₊,
+
+    that is κ < κ_k. The optimum is unique iff κ = 1 or no ν_i equals V*/D. With N ∝ I every member of the set is
+    optimal, and L = I is returned.
 
     A latent coordinate that carries no state has no prediction error, so that in an over-complete latent (D > n) the
     spare coordinates take the high variance first. L is the n × n block that is left for the state, tr L ≤ n, and it is
@@ -251,7 +258,8 @@ def optimal_target(noise: ArrayLike, kappa: float, latent_dim: int | None = None
 
     Notes
     -----
-    Ties are judged with the relative tolerance :data:`TIE_TOLERANCE` on ν_i against V*/D.
+    Ties are judged with the relative tolerance :data:`TIE_TOLERANCE` on the two sides of that inequality, and never by
+    ν_i against V*/D: for large κ the mean V*/D comes as close as one likes to the noise of a direction that is high.
 
     References
     ----------
@@ -268,10 +276,8 @@ def optimal_target(noise: ArrayLike, kappa: float, latent_dim: int | None = None
     spare = latent_dim - dim
     # Rounding of a singular N may leave eigenvalues just below zero.
     levels = np.concatenate([np.zeros(spare), np.clip(eigenvalues, 0.0, None)])
-    best = _two_level_values(levels, kappa).min()
-    threshold = best / latent_dim
-    tied = np.abs(levels - threshold) <= TIE_TOLERANCE * threshold
-    num_high = 0 if kappa == 1 else int(np.count_nonzero((levels < threshold) & ~tied))
+    high_side, tied = _high_directions(levels, kappa)
+    num_high = 0 if kappa == 1 else int(np.count_nonzero(high_side))
 
     # Written with 1/κ, so that no product overflows at extreme κ.
     high = latent_dim / (num_high + (latent_dim - num_high) / kappa)
@@ -287,10 +293,16 @@ def optimal_target(noise: ArrayLike, kappa: float, latent_dim: int | None = None
     )
 
 
-def _two_level_values(levels: Array, kappa: float) -> Array:
-    """m_k (κS_k + S − S_k) for k = 0..D−1, from ascending ``levels`` (D,)."""
-    dim = levels.size
-    num_high = np.arange(dim)
-    prefix = np.concatenate([[0.0], np.cumsum(levels)[:-1]])
-    suffix = np.cumsum(levels[::-1])[::-1]
-    return dim / (num_high + (dim - num_high) / kappa) * (prefix + suffix / kappa)
+def _high_directions(levels: Array, kappa: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which of ``levels`` (D,) take the high variance, and which are tied: either variance is as good for them."""
+    largest = float(levels.max())
+    gaps = (levels - levels[:, None]) / (largest if largest > 0 else 1.0)
+    sizes = np.maximum(levels, levels[:, None]) / (largest if largest > 0 else 1.0)
+    # Equal to the tolerance, or to the rounding of eigenvalues.
+    rounding = levels.size * float(np.finfo(np.float64).eps)
+    gaps[np.abs(gaps) <= np.maximum(TIE_TOLERANCE * sizes, rounding)] = 0.0
+    gain, loss = np.maximum(gaps, 0.0).sum(axis=1), np.maximum(-gaps, 0.0).sum(axis=1)
+    with np.errstate(over="ignore"):
+        loss = np.minimum(kappa * loss, np.finfo(np.float64).max)
+    tied = np.abs(gain - loss) <= TIE_TOLERANCE * np.maximum(gain, loss)
+    return (gain > loss) & ~tied, tied

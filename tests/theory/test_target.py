@@ -5,7 +5,7 @@
 2. `TargetSet`: membership, bounds that no member passes and that are attained, convexity.
 3. `project` returns the nearest member: optimality over the whole set, idempotence, agreement with cvxpy.
 4. `optimal_target` is feasible, and no two-level assignment, member of the set or semidefinite program does better.
-5. Ties: N ∝ I gives L = I and is not unique; ν = (1, 2, 4) at κ = 2 is not; κ = 1 always is.
+5. Ties, and what is none: N ∝ I gives L = I and is not unique; ν = (1, 2, 4) at κ = 2 is not; κ = 1 always is.
 6. Over-complete latents: the padded problem, by brute force over Λ and V, by semidefinite programs, and known cases.
 7. Large variance on small relative noise: L commutes with N and is antitone; nothing depends on the scale of N.
 8. Input that has no answer is refused in one sentence.
@@ -351,6 +351,22 @@ def test_isotropic_relative_noise_selects_nothing(seed: int, dim: int, kappa: fl
         assert_allclose(best.matrix, np.eye(dim), atol=1e-12)
         assert best.value == pytest.approx(scale * dim)
         assert best.unique == (dim == 1 or kappa == 1)
+
+
+@given(seed=seeds(), dim=st.integers(2, 8), exponent=st.floats(0.0, 300.0))
+def test_a_large_kappa_is_no_tie(seed: int, dim: int, exponent: float) -> None:
+    """Claim 5: at any κ the value is the least over the two-level assignments, though V*/D comes close to min ν.
+
+    Mutation: count ν_i as tied, hence low, if it lies within ``TIE_TOLERANCE`` of V*/D.
+    """
+    rng = np.random.default_rng(seed)
+    kappa = 10.0**exponent
+    spectrum = np.sort(rng.choice([1.0, 1.0, 2.0, 5.0, rng.uniform(1.0, 5.0)], dim))
+    assignments = [np.where(np.arange(dim) < k, 1.0, 1 / kappa) for k in range(dim)]
+    least = min(dim * (spectrum @ weights) / weights.sum() for weights in assignments)
+    best = optimal_target(np.diag(spectrum), kappa)
+    assert best.value == pytest.approx(least, rel=1e-8)
+    assert best.num_high == 0 or spectrum[best.num_high - 1] < spectrum[best.num_high]
 
 
 @given(noise=spd_matrices(1, 32), spare=st.integers(0, 4))
