@@ -17,7 +17,16 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from theory._slices import SlicedStatistic, isotropic_statistic
-from theory.spd import Array, check_count, check_kappa, check_scale, check_spd, inv_sqrt_spd, symmetrize
+from theory.spd import (
+    Array,
+    check_count,
+    check_generator,
+    check_kappa,
+    check_scale,
+    check_spd,
+    inv_sqrt_spd,
+    symmetrize,
+)
 from theory.target import relative_noise
 
 #: Above this dimension, starts are thinned out to this number of each kind.
@@ -136,9 +145,11 @@ def joint_optimum(
     dim = noise.shape[0]
     starts = (4 if dim <= 8 and kappa > 1 else 0) if starts is None else check_count(starts, "starts", 0)
     statistic = SlicedStatistic(check_count(batch_size, "batch_size"), knots, t_max, pair_correlation)
+    if noise.max() > 1e100 * weight:
+        raise ValueError(f"weight must not vanish beside the relative noise, but it is {weight:.3g}.")
     problem = _Problem(noise, weight, kappa, statistic)
     best = min(problem.search_basis(), key=lambda candidate: candidate.value)
-    for other in problem.search_all(starts, seed):
+    for other in problem.search_all(starts, check_generator(seed, "seed")):
         if other.value < best.value - problem.rounding:
             best = other
     return _describe(problem, best, state_cov)
@@ -191,6 +202,9 @@ class _Problem:
         for faded in _thin(self.dim + 1)[1:]:
             spectrum = np.where(np.arange(self.dim) < self.dim - faded, scale, 1e-2 * scale)
             starts.append((spectrum, _allocate(levels * spectrum, self.kappa)))
+            if self.kappa > 1 and faded < self.dim:
+                # A direction that is given up can be the one that takes the high variance.
+                starts.append((spectrum, _two_levels(self.dim, faded, self.kappa)[::-1]))
         for spectrum, variances in starts:
             spectrum, variances = self._descend_basis(levels, spectrum, variances)
             yield self.candidate(np.sqrt(spectrum)[:, None] * basis.T, variances)
@@ -257,9 +271,8 @@ class _Problem:
                 break
         return best
 
-    def search_all(self, starts: int, seed: int) -> Iterator[_Candidate]:
+    def search_all(self, starts: int, rng: np.random.Generator) -> Iterator[_Candidate]:
         """Local minima over all G, from random starts."""
-        rng = np.random.default_rng(seed)
         scale = math.sqrt(isotropic_statistic(self.statistic) or 0.1)
         for _ in range(starts):
             start = rng.standard_normal(self.dim**2) * scale * math.exp(rng.uniform(-2.0, 0.5))
@@ -313,7 +326,12 @@ def _describe(problem: _Problem, best: _Candidate, state_cov: Array) -> JointOpt
     if rank == dim >= 2:
         from theory.regret import mean_line_regret
 
-        mean_regret = float(mean_line_regret(metric))
+        try:
+            mean_regret = float(mean_line_regret(metric))
+        except ValueError:
+            raise ValueError(
+                "state_cov and kappa must be moderate: the optimal metric is singular to working precision."
+            ) from None
     return JointOptimum(
         encoder=encoder,
         variances=best.variances,

@@ -161,8 +161,30 @@ def test_descents_over_all_factors_end_no_lower_than_the_noise_basis(
     noise = random_spd(rng, dim, 30.0, 0.02)
     problem = _Problem(noise, 10**weight, kappa, SlicedStatistic(int(rng.choice([4, 64, 512]))))
     best = lowest_of(problem)
-    lowest = min(candidate.value for candidate in problem.search_all(8, seed))
+    lowest = min(candidate.value for candidate in problem.search_all(8, rng))
     assert lowest >= best.value - 1e-10 * problem.statistic.offset
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_level_pattern_from_every_side_ends_no_lower(seed: int) -> None:
+    """All orders of two levels, random spectra: small weights, where directions are given up and patterns compete.
+
+    The first problem needs the start whose given-up direction takes the high variance.
+    """
+    rng = np.random.default_rng(seed)
+    levels, kappa, weight, batch_size = np.sort(np.exp(rng.uniform(-5, 0.5, 3))), 4.0, 10 ** rng.uniform(-3.5, -2), 64
+    if seed == 0:
+        levels, kappa, weight = np.array([0.00848, 0.02102, 0.11024, 0.35041]), 15.94, 0.004039
+    dim = levels.size
+    problem = _Problem(np.diag(levels), weight, kappa, SlicedStatistic(batch_size))
+    best = lowest_of(problem)
+    for high in range(1, dim):
+        for pattern in set(permutations([kappa] * high + [1.0] * (dim - high))):
+            spectrum = np.exp(rng.uniform(-4, 0, dim))
+            start = dim * np.array(pattern) / sum(pattern)
+            spectrum, variances = problem._descend_basis(levels, spectrum, start)
+            other = problem.candidate(np.diag(np.sqrt(spectrum)), variances)
+            assert other.value >= best.value - 1e-9 * problem.statistic.offset
 
 
 @settings(max_examples=20)
@@ -477,11 +499,15 @@ def test_one_dimension_has_no_lines() -> None:
         ({"noise_cov": np.eye(3)}, "noise_cov"),
         ({"weight": 0.0}, "weight"),
         ({"weight": math.inf}, "weight"),
+        ({"weight": 1e-300}, "weight"),
         ({"batch_size": 0}, "batch_size"),
         ({"batch_size": None}, "batch_size"),
         ({"kappa": 0.5}, "kappa"),
         ({"kappa": math.inf}, "kappa"),
+        ({"kappa": 1e300}, "kappa"),
         ({"starts": -1}, "starts"),
+        ({"seed": -1}, "seed"),
+        ({"seed": "2"}, "seed"),
         ({"pair_correlation": 2.0}, "pair_correlation"),
     ],
 )

@@ -151,6 +151,8 @@ def test_invariance_zero_and_bound(seed: int, dim: int, data: st.DataObject) -> 
         (lambda: mean_subspace_regret([[1.0]], 1), "metric must be at least 2 × 2"),
         (lambda: mean_subspace_regret(np.eye(3), 1, np.eye(2)), "task_metric must have shape"),
         (lambda: mean_subspace_regret(np.eye(3), 1, tolerance=0.0), "tolerance must be positive"),
+        (lambda: mean_subspace_regret(np.eye(6), 3, rng=-1), "rng must be at least 0"),
+        (lambda: mean_subspace_regret(np.eye(6), 3, rng=None), "rng must be a whole number"),
     ],
 )
 def test_refuses(call: object, message: str) -> None:

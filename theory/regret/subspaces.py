@@ -42,7 +42,7 @@ from theory.regret.lines import (
     normalized_spectrum,
     relative_stretches,
 )
-from theory.spd import Array, check_count, check_scale
+from theory.spd import Array, check_count, check_generator, check_scale
 
 #: Spacing in u = ln θ of the sinc rule for planes. It leaves 1e-13 of the mean; 0.4 leaves 2e-12.
 PLANE_STEP = 0.25
@@ -135,7 +135,7 @@ def estimate_subspace_regret(
     k = check_count(k, "k")
     if k >= dim:
         raise ValueError(f"k must be at most {dim - 1}, below the dimension of the metric, but it is {k}.")
-    tolerance = check_scale(tolerance, "tolerance")
+    tolerance, generator = check_scale(tolerance, "tolerance"), check_generator(rng, "rng")
     # (n − k)·mean_k(M) = k·mean_{n−k}(M⁻¹): the smaller dimension is cheaper, or has a quadrature.
     dual = 2 * k > dim
     size, stretches = (dim - k, 1 / stretches[::-1]) if dual else (k, stretches)
@@ -144,9 +144,7 @@ def estimate_subspace_regret(
     elif size == 2:
         total, error, samples = _plane_total(normalized_spectrum(stretches)), 0.0, 0
     else:
-        total, error, samples = _sampled_total(
-            normalized_spectrum(stretches), size, tolerance, np.random.default_rng(rng)
-        )
+        total, error, samples = _sampled_total(normalized_spectrum(stretches), size, tolerance, generator)
     return SubspaceRegret(total / (dim - k), error / (dim - k), samples)
 
 
