@@ -6,6 +6,7 @@ and the learned metric beside Σ⁻¹. (b) The noise sweep: the prediction error
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,6 +135,7 @@ def _draw_line(axes: Axes, frame: pd.DataFrame) -> None:
     axes.plot(
         parts["reachable line"]["x"], parts["reachable line"]["y"], color="black", zorder=3, label="reachable line"
     )
+    taken = [np.array([goal, chosen, optimal])]
     for values, point, color, dashes, label in (
         (task, optimal, style.TASK, (0, (3, 1.6)), "task cost and its choice"),
         (latent, chosen, style.LATENT, "solid", "latent cost and its choice"),
@@ -141,7 +143,7 @@ def _draw_line(axes: Axes, frame: pd.DataFrame) -> None:
         level = float(interpn((grid_y, grid_x), values, point[::-1]).item())
         for ring in RINGS:
             bold = ring == 1.0
-            axes.contour(
+            contour = axes.contour(
                 x,
                 y,
                 values,
@@ -151,6 +153,7 @@ def _draw_line(axes: Axes, frame: pd.DataFrame) -> None:
                 linewidths=1.4 if bold else 0.6,
                 alpha=1.0 if bold else 0.45,
             )
+            taken += contour.allsegs[0] if bold else []
         marker: dict[str, Any] = {"marker": "o", "ms": 6, "color": color, "mec": "white", "mew": 0.8}
         axes.plot(*point, ls="none", zorder=5, **marker)
         axes.plot([], [], ls=dashes, lw=1.4, label=label, **marker)
@@ -174,17 +177,17 @@ def _draw_line(axes: Axes, frame: pd.DataFrame) -> None:
         labelspacing=0.3,
         handlelength=2.6,
     )
-    _draw_metrics(axes, parts, np.array([goal, chosen, optimal]))
+    _draw_metrics(axes, parts, np.vstack(taken))
 
 
 def _draw_metrics(axes: Axes, parts: dict[str, pd.DataFrame], occupied: NDArray[np.float64]) -> None:
-    """Inset in the corner farthest from the line and the points: the learned metric's unit ellipse against Σ⁻¹'s."""
+    """Unit ellipses of the learned metric and of Σ⁻¹, in the corner farthest from the line and what lies on it."""
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     ends = parts["reachable line"][["x", "y"]].to_numpy()
     line = ends[0] + np.linspace(0, 1, 801)[:, None] * (ends[1] - ends[0])
     inside = line[(line[:, 0] > left) & (line[:, 0] < right) & (line[:, 1] > low) & (line[:, 1] < high)]
     taken = (np.vstack([inside, occupied]) - (left, low)) / (right - left, high - low)
-    width, height = 0.34, 0.31
+    width, height = 0.3, 0.27
     corners = [(x, y) for x in (0.015, 0.985 - width) for y in (0.015, 0.985 - height)]
     centers = np.array(corners) + np.array([width, height]) / 2
     gaps = np.abs(taken[None] - centers[:, None]).max(axis=2).min(axis=1)
@@ -204,10 +207,12 @@ def _draw_metrics(axes: Axes, parts: dict[str, pd.DataFrame], occupied: NDArray[
 
 
 def _draw_sweep(top: Axes, bottom: Axes, frame: pd.DataFrame) -> None:
+    errors = frame[frame["series"] == "prediction error"]
+    exponent = math.floor(math.log10(max(float(errors["y"].max()), 1e-300)))
     for axes, series, color in ((top, "regret", style.LATENT), (bottom, "prediction error", style.SECOND)):
         part = frame[frame["series"] == series]
         seeds, means = part[part["kind"] == "seed"], part[part["kind"] == "mean"]
-        scale = 1.0 if axes is top else 1e3
+        scale = 1.0 if axes is top else 10.0**-exponent
         # Seeds stand a little to the left of their mean, so that neither hides the other.
         axes.plot(1.07 * seeds["x"], scale * seeds["y"], "o", ms=2.4, mew=0, color=color, alpha=0.35)
         spread = [scale * (means["y"] - means["low"]), scale * (means["high"] - means["y"])]
@@ -237,10 +242,10 @@ def _draw_sweep(top: Axes, bottom: Axes, frame: pd.DataFrame) -> None:
     top.tick_params(labelbottom=False)
     bottom.set_xscale("log")
     sigmas = sorted(frame["x"].unique())
-    bottom.set_xticks(sigmas, [f"{sigma:g}" for sigma in sigmas])
+    bottom.set_xticks(sigmas, [f"{sigma:.2g}" for sigma in sigmas])
     bottom.set_xticks([], minor=True)
     bottom.set_xlim(sigmas[-1] * 1.25, sigmas[0] / 1.15)
-    bottom.set_ylabel("prediction error\n(mean square, ×10⁻³)")
+    bottom.set_ylabel(f"prediction error\n(mean square, $×10^{{{exponent}}}$)")
     bottom.set_xlabel("process noise $σ$ (in standard deviations of $x_2$)")
 
 

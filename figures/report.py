@@ -9,10 +9,11 @@ import base64
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from theory.claims import Claim
 from theory.runs import RunRecord, write_atomic
@@ -115,7 +116,24 @@ def _expected(claim: Claim) -> str:
 
 
 def _run_rows(runs: Sequence[RunRecord]) -> list[tuple[str, str, str]]:
-    return [(run.folder.name, f"{run.seconds:.1f} s", json.dumps(run.settings, ensure_ascii=False)) for run in runs]
+    return [
+        (run.folder.name, f"{run.seconds:.1f} s", json.dumps(_compact(run.settings), ensure_ascii=False))
+        for run in runs
+    ]
+
+
+def _compact(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with a list of cases, which repeat each other, replaced by the values that occur in it."""
+    compact: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name == "cases" and isinstance(value, list) and all(isinstance(case, dict) for case in value):
+            for key in dict.fromkeys(key for case in value for key in case if key != "seed"):
+                compact[key] = list(dict.fromkeys(case[key] for case in value if key in case))
+        elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+            compact[name] = [_compact(item) for item in value]
+        else:
+            compact[name] = value
+    return compact
 
 
 def to_markdown(report: Report, folder: Path) -> str:

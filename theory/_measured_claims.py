@@ -166,7 +166,7 @@ def _noise_sweep(rows: pd.DataFrame) -> list[Claim]:
         claims.append(
             Claim(
                 f"Noise sweep, {observation} observation",
-                "Where a linear encoder is not enough, the learned metric costs the planner as much.",
+                "Seen through a nonlinear warp, which the encoder has to undo, the state costs the planner as much.",
                 _TOY,
                 INVERSE_COVARIANCE_REGRET,
                 float(group["regret_pred"].mean()),
@@ -261,26 +261,35 @@ def _overcomplete(rows: pd.DataFrame) -> list[Claim]:
         raise ValueError("overcomplete_rows must hold kappa = c = 3.0625 at latent_dim = 2 and at a larger one.")
     claims = []
     for latent_dim, group in _settings(matched, "latent_dim"):
+        mean, low, _ = mean_interval(group["regret_pred"].to_numpy())
         note = f"{_interval_note(group)}{_counts_note(group)}; {group['regret_enc'].mean():.4f} with J_enc"
-        mean = float(group["regret_pred"].mean())
         if latent_dim == 2:
-            statement = "Without a spare coordinate ΛReg at κ = c removes the regret."
             claims.append(
-                Claim("Over-complete, D = 2", statement, _TOY, 0.0, mean, _CLOSED_FORM_TOLERANCE, "T7", note=f"{note}.")
+                Claim(
+                    "Over-complete, D = 2",
+                    "Without a spare coordinate ΛReg at κ = c removes the regret.",
+                    _TOY,
+                    0.0,
+                    mean,
+                    _CLOSED_FORM_TOLERANCE,
+                    "docs/theory.md, T7",
+                    note=f"{note}.",
+                )
             )
         else:
             claims.append(
                 Claim(
                     f"Over-complete, D = {latent_dim:g}",
-                    "With spare coordinates the correction at κ = c is lost: mean regret above 0.1.",
+                    "With a spare coordinate ΛReg at κ = c no longer removes the regret: the lower end of the mean's "
+                    f"95 % interval stays above {_CLOSED_FORM_TOLERANCE:g}, within which the regret vanishes at D = 2.",
                     _TOY,
-                    0.1,
-                    mean,
+                    _CLOSED_FORM_TOLERANCE,
+                    low,
                     0.0,
                     "derived here (docs/theory.md, T12)",
                     relation="≥",
-                    note=f"{note}; the linear theory says {INVERSE_COVARIANCE_REGRET:.4f}, "
-                    "and nonlinear functions of the state, which fill the spare coordinates, make the difference.",
+                    note=f"Mean {mean:.4f}, {note}; neither 0 nor the linear theory's {INVERSE_COVARIANCE_REGRET:.4f}: "
+                    "nonlinear functions of the state fill the spare coordinates.",
                 )
             )
     return [*claims, _counted(rows, "Over-complete")]

@@ -32,6 +32,13 @@ FRAMES = {
 }
 
 
+def test_constants_of_the_finite_weight_line_are_the_toys() -> None:
+    from toy2d.training import TrainSettings
+
+    settings = TrainSettings()
+    assert (settings.weight, 2 * settings.batch_size) == (fig_regret_vs_kappa.WEIGHT, fig_regret_vs_kappa.BATCH_SIZE)
+
+
 @pytest.fixture(scope="module")
 def frames() -> dict[str, pd.DataFrame]:
     return {name: make("synthetic") for name, make in FRAMES.items()}
@@ -108,9 +115,10 @@ def test_separation_table(frames: dict[str, pd.DataFrame]) -> None:
 def test_overcomplete_table(frames: dict[str, pd.DataFrame]) -> None:
     frame, rows = frames["fig_overcomplete"], overcomplete_rows()
     for kappa in (1.0, CONDITION):
-        part = frame[frame["series"] == f"κ = {kappa:g}"]
-        assert_curve(part, rows[rows["kappa"] == kappa], "latent_dim", "regret_pred")
-        linear = part[part["kind"] == "line"].set_index("x")["y"]
+        part, group = frame[frame["panel"] == f"κ = {kappa:g}"], rows[rows["kappa"] == kappa]
+        assert_curve(part[part["series"] == "predicted latent"], group, "latent_dim", "regret_pred")
+        assert_curve(part[part["series"] == "encoded outcome"], group, "latent_dim", "regret_enc")
+        linear = part[part["series"] == "linear theory"].set_index("x")["y"]
         expected = {2.0: 9 / 56 if kappa == 1 else 0.0, 3.0: 9 / 56, 4.0: 9 / 56, 8.0: 9 / 56}
         np.testing.assert_allclose(linear[list(expected)], list(expected.values()), atol=1e-9)
 
