@@ -84,8 +84,8 @@ def example_of(system: ToySystem, encoder: StackedMLP, seed: int = 0) -> Separat
     foot and the goal are symmetric about the origin. ``encoder`` is a stack of one.
     """
     std = np.asarray(system.state_std)
-    # Q = I and M = Σ⁻¹: λmin belongs to the axis of the largest deviation, whose component is √λmax = 1 / std.min().
-    direction = (1 / std[::-1]) / np.linalg.norm(1 / std)
+    # The axis of the small deviation has λmax = 1/std.min()², and that of the large one takes the component √λmax.
+    direction = std / np.linalg.norm(std)
     normal = np.array([-direction[1], direction[0]])
     point, goal = -normal / 2, normal / 2
 

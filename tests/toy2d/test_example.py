@@ -30,7 +30,7 @@ def matching_encoder() -> StackedMLP:
 def test_line_is_the_worst_case() -> None:
     """Claim 1.
 
-    Mutation: take the direction of the state's deviations (``direction = std / ‖std‖``).
+    Mutation: swap the components (``direction = std[::-1] / ‖std‖``).
     """
     example = example_of(ToySystem(0.1), matching_encoder())
     assert example.regret == pytest.approx((STATE_CONDITION - 1) ** 2 / (4 * STATE_CONDITION), abs=2e-3)

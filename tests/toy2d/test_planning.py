@@ -66,7 +66,7 @@ def linear_encoder(weight: np.ndarray) -> StackedMLP:
 def test_line_search_is_the_dense_search(seed: int, bend: float, dim: int, observation: Any) -> None:
     """Claim 1, for J_enc and, on lines in latent and action coordinates, for J_pred.
 
-    Mutation: trust the chords (``floor = _chord_distance(left, right)`` without its margin in ``line_search``).
+    Mutation: measure the chord from its left end only (``chord = 0 * right`` in ``_chord_distance``).
     """
     system = ToySystem(0.3, observation=observation)
     cases = double(draw_cases(system, 4, generator(seed)))
@@ -78,6 +78,28 @@ def test_line_search_is_the_dense_search(seed: int, bend: float, dim: int, obser
     ):
         dense = dense_search(network, inputs, goal)
         assert torch.equal(line_search(network, inputs, goal), dense)
+
+
+@given(st.integers(20, GRID_POINTS - 21))
+def test_narrow_minimum_is_found(index: int) -> None:
+    """Claim 1: a dip of half-width 0.03, in a cost that otherwise falls to the left, lies between all coarse points.
+
+    Mutation: trust the chords (``floor = _chord_distance(left, right)`` without its margin in ``line_search``).
+    """
+    steep, width, place = 400.0, 0.03, float(grid_positions(torch.tensor(index), torch.float64))
+    network = StackedMLP(torch.tensor([[[0.01], [0.0]]]), [generator(0)], hidden=3).double().requires_grad_(False)
+    offsets = torch.tensor([width, 0.0, -width], dtype=torch.float64) - place
+    network.weight_in.copy_(torch.tensor([[[steep] * 3, [0.0] * 3]]))
+    network.bias_in.copy_(steep * offsets)
+    # GELU(u + 99) is u + 99 to rounding: the second layer passes the first one's units on.
+    network.weight_mid.copy_(torch.eye(3)[None])
+    network.bias_mid.fill_(99.0)
+    network.weight_out.copy_(torch.tensor([[[-1.0], [2.0], [-1.0]]]) / (steep * width))
+    network.bias_out.fill_(1.0)
+    inputs = LineInputs(torch.zeros(1, 2).double(), torch.tensor([[1.0, 0.0]]).double())
+    target = torch.full((1, 1), -0.05, dtype=torch.float64)
+    assert abs(int(dense_search(network, inputs, target)) - index) <= 1
+    assert torch.equal(line_search(network, inputs, target), dense_search(network, inputs, target))
 
 
 def test_ties_go_to_the_lowest_index() -> None:
@@ -96,8 +118,7 @@ def test_ties_go_to_the_lowest_index() -> None:
 def test_curvature_bound_holds(seed: int, bend: float, observation: Any) -> None:
     """Claim 2: against the second derivative by automatic differentiation, everywhere on the line.
 
-    Mutation: halve ``_GELU_BEND``, or drop ``bend_mid`` from ``curvature_bound``. (The bound is loose, so a change of a
-    tenth goes unseen here; the constants have their own test.)
+    Mutation: leave the weights' magnitudes out (``weight_mid.abs()`` → ``weight_mid``).
     """
     system = ToySystem(0.3, observation=observation)
     cases = double(draw_cases(system, 3, generator(seed)))
@@ -114,6 +135,32 @@ def test_curvature_bound_holds(seed: int, bend: float, observation: Any) -> None
             second.append(torch.autograd.grad(slope.sum(), place, allow_unused=True, retain_graph=True)[0])
         curvature = torch.stack([torch.zeros_like(place) if part is None else part for part in second])
         assert curvature.norm(dim=0).max() <= bound[line] * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("middle", "first_at", "second_at"), [(0.02, 0.0, math.sqrt(2)), (50.0, math.sqrt(2), 0.0)])
+def test_curvature_bound_is_attained(middle: float, first_at: float, second_at: float) -> None:
+    """Claim 2: nearly, by one hidden unit a layer. |GELU''| is largest at 0, GELU' at √2 where GELU'' is 0, so that a
+    small middle weight leaves the first layer's bend alone, and a large one the second layer's.
+
+    Mutation: halve ``_GELU_BEND``, or drop either term of the sum in ``curvature_bound``.
+    """
+    network = StackedMLP(torch.zeros(1, 2, 1), [generator(0)], hidden=1).double().requires_grad_(False)
+    unit = first_at * (1 + math.erf(first_at / math.sqrt(2))) / 2
+    for parameter, value in (
+        (network.weight_in, [[[3.0], [0.0]]]),
+        (network.bias_in, [[[first_at]]]),
+        (network.weight_mid, [[[middle]]]),
+        (network.bias_mid, [[[second_at - middle * unit]]]),
+        (network.weight_out, [[[-2.0]]]),
+    ):
+        parameter.copy_(torch.tensor(value))
+    inputs = LineInputs(torch.zeros(1, 2).double(), torch.tensor([[1.0, 0.0]]).double())
+    step = 1e-4
+    low, here, high = (
+        network(inputs.at(torch.tensor([0]), torch.tensor([s]).double())[None]) for s in (-step, 0, step)
+    )
+    curvature = abs(float(low - 2 * here + high)) / step**2
+    assert 0.9 * float(curvature_bound(network, inputs)) < curvature <= float(curvature_bound(network, inputs))
 
 
 def test_gelu_constants() -> None:

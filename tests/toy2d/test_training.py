@@ -196,7 +196,7 @@ def test_learning_rates(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_target_stays_in_its_set() -> None:
     """Claim 5: tr Λ = D and condition number at most κ; at κ = 1 the target does not move.
 
-    Mutation: do not clip (``regularizer.target.clip_`` is hooked on by ``attach_target``) and read raw logits.
+    Mutation: give the regulariser κ² for κ.
     """
     cases = [Case(0, 0.5, kappa) for kappa in (1.0, 1.2, 4.0)]
     stack = train(cases, TrainSettings(steps=40, **SMALL))  # type: ignore[arg-type]
