@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import gammaln, ive
+from scipy.special import gammaln, i0e, i1e
 
 from theory.spd import Array, check_array, check_count, check_scale
 
@@ -69,16 +69,16 @@ def _contour(exponents: Array) -> tuple[ComplexArray, ComplexArray]:
     point = saddle * root * root
     # β_j first, so that sums over j run along memory; real and imaginary part apart, which NumPy computes much faster.
     real, imaginary = point.real + relative.T[:, :, None], point.imag
-    squared = real**2 + imaginary**2
+    modulus = np.hypot(real, imaginary)
     # θ ≥ 0 keeps p in the upper half-plane, where the principal logarithm is the continuous one.
     angle = imaginary - 0.5 * np.arctan2(imaginary, real).sum(axis=0)
-    size = point.real - 0.25 * np.log(squared).sum(axis=0)
+    size = point.real - 0.5 * np.log(modulus).sum(axis=0)
     size = np.exp(size + (float(gammaln(exponents.shape[1] / 2)) - shift[:, None]))
     # dp = 2ib(1 + iθ)dθ; the lower half of the contour is the complex conjugate of the upper.
     steps = theta[:, 1:2] * saddle * (2.0 / math.pi)
     terms = size * (np.cos(angle) + 1j * np.sin(angle)) * root * steps
     terms[:, 0] *= 0.5
-    return terms, (real - 1j * imaginary) / squared
+    return terms, (real / modulus - 1j * (imaginary / modulus)) / modulus
 
 
 def _saddle(relative: Array) -> Array:
@@ -99,7 +99,7 @@ def circle_exponential(exponents: Array) -> tuple[Array, Array]:
     """:func:`sphere_exponential` for D = 2 in closed form, E e^{−α₁u₁² − α₂u₂²} = e^{−(α₁+α₂)/2} I₀((α₁−α₂)/2)."""
     low, gap = exponents.min(axis=1), (exponents[:, 0] - exponents[:, 1]) / 2
     decay = np.exp(-low)
-    even, odd = decay * ive(0, gap), decay * ive(1, gap)
+    even, odd = decay * i0e(gap), decay * i1e(gap)
     return even, np.stack([-even + odd, -even - odd], axis=1) / 2
 
 
@@ -127,7 +127,8 @@ class SlicedStatistic:
         if self.batch_size is not None:
             check_count(self.batch_size, "batch_size")
         check_count(self.knots, "knots", 2)
-        check_scale(self.t_max, "t_max")
+        if not 0.01 <= check_scale(self.t_max, "t_max") <= 100:
+            raise ValueError(f"t_max must lie in [0.01, 100], where knots see anything, but it is {self.t_max:.6g}.")
         if self.pair_correlation is not None:
             if not -1 <= check_array(self.pair_correlation, "pair_correlation", ndim=0).item() <= 1:
                 raise ValueError(f"pair_correlation must lie in [-1, 1], but it is {self.pair_correlation:.6g}.")
@@ -174,7 +175,8 @@ class SlicedStatistic:
         """E_u h(uᵀCu) and its derivatives (D,), for the eigenvalues (D,) of the feature covariance C."""
         constant, rates, coefficients = self._terms
         average = circle_exponential if eigenvalues.size == 2 else sphere_exponential
-        values, gradients = average(np.multiply.outer(rates, eigenvalues))
+        # Beyond 1e300 the exponentials have long been zero, and rates times eigenvalues would overflow.
+        values, gradients = average(np.multiply.outer(rates, np.minimum(eigenvalues, 1e300)))
         return constant + float(coefficients @ values), (coefficients * rates) @ gradients
 
     def expand(self, eigenvalues: Array) -> tuple[Array, Array]:

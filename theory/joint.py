@@ -89,7 +89,7 @@ def joint_optimum(
     t_max: float = 3.0,
     pair_correlation: float | None = None,
     starts: int | None = None,
-    seed: int = 0,
+    seed: int | np.random.Generator = 0,
 ) -> JointOptimum:
     """W, Λ = argmin of tr(WΣ_wWᵀ)/n + λ E[R_N(Λ^{−1/2} WΣWᵀ Λ^{−1/2})], tr Λ = n, max v ≤ κ min v.
 
@@ -123,7 +123,7 @@ def joint_optimum(
     starts
         Random starts of the search over all G. Unless given, 4 up to dimension 8, and 0 above or if κ = 1.
     seed
-        Seed of those starts.
+        Seed or generator of those starts.
 
     Returns
     -------

@@ -62,7 +62,7 @@ def agree(values: Array, expected: float, errors: float = 4.5) -> None:
 def test_circle_average_is_the_mean_over_angles(seed: int, size: float) -> None:
     """E e^{−α₁u₁² − α₂u₂²} is the mean over the circle, and so are its derivatives.
 
-    Mutation: swap ``ive(0, ...)`` and ``ive(1, ...)``.
+    Mutation: swap ``i0e`` and ``i1e``.
     """
     exponents = np.random.default_rng(seed).uniform(0, 1, (1, 2)) * 10**size
     angles = 2 * np.pi * np.arange(4096) / 4096
@@ -355,6 +355,17 @@ def test_only_the_spectrum_matters(seed: int, dim: int, condition: float, batch_
     assert expected_statistic((rotated + rotated.T) / 2, batch_size) == pytest.approx(value, rel=1e-9)
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-30, 1e30, 1e150, 1e300])
+@pytest.mark.parametrize("dim", [1, 2, 3, 8])
+def test_covariances_of_any_size_are_taken(size: float, dim: int) -> None:
+    """Vanishing features give N Σ w (1 − ψ)², boundless ones Σ w (Nψ² + 1) over the knots t > 0; no overflow."""
+    psi = np.exp(-(T[1:] ** 2) / 2)
+    expected = 64 * (1 - psi) ** 2 @ WEIGHTS[1:] if size < 1 else (64 * psi**2 + 1) @ WEIGHTS[1:]
+    assert expected_statistic(size * np.eye(dim), 64) == pytest.approx(float(expected), rel=1e-9)
+    uneven = np.diag(np.linspace(0, 1, dim) * size)
+    assert math.isfinite(expected_statistic(uneven, 64))
+
+
 @pytest.mark.parametrize(
     ("call", "name"),
     [
@@ -365,6 +376,7 @@ def test_only_the_spectrum_matters(seed: int, dim: int, condition: float, batch_
         (lambda: expected_statistic(np.eye(2), 2.5), "batch_size"),  # type: ignore[arg-type]
         (lambda: expected_statistic(np.eye(2), 8, knots=1), "knots"),
         (lambda: expected_statistic(np.eye(2), 8, t_max=0.0), "t_max"),
+        (lambda: isotropic_scale(8, t_max=1e200), "t_max"),
         (lambda: expected_statistic(np.eye(2), 8, pair_correlation=1.5), "pair_correlation"),
         (lambda: expected_statistic(np.eye(2), 7, pair_correlation=0.5), "batch_size"),
         (lambda: isotropic_scale(8, dim=2), "dim"),

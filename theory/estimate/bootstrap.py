@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.spd import Array, check_array, check_count, format_direction
+from theory.spd import Array, check_array, check_count, check_generator, format_direction
 
 Interval = tuple[Array, Array]
 
@@ -44,10 +44,13 @@ def standardize(rows: Array, name: str) -> tuple[Array, Array, Array]:
     ValueError
         If a column is constant, or columns are linearly dependent: the message names the direction without variance.
     """
+    largest = np.abs(rows).max(axis=0, initial=0.0)
+    if largest.size and (largest.max() > 1e150 or 0 < largest.max() < 1e-150):
+        raise ValueError(f"{name} must have squares within float64, but their largest entry is {largest.max():.3g}.")
     center = rows.mean(axis=0)
     centered = rows - center
     scale = np.sqrt((centered**2).mean(axis=0))
-    constant = scale <= 1e-12 * np.abs(rows).max(axis=0, initial=0.0)
+    constant = scale <= 1e-12 * largest
     if constant.any():
         direction = format_direction(np.eye(rows.shape[1])[int(np.argmax(constant))])
         raise ValueError(f"{name} must vary in every direction, but they are constant along {direction}.")
@@ -115,7 +118,8 @@ def block_weights(blocks: NDArray[np.intp], resamples: int, seed: int | np.rando
     Rubin, "The Bayesian bootstrap", Annals of Statistics 9, 1981.
     """
     sizes = np.bincount(blocks).astype(np.float64)
-    weights = np.random.default_rng(seed).exponential(size=(check_count(resamples, "resamples", 50), sizes.size))
+    size = check_count(resamples, "resamples", 50), sizes.size
+    weights = check_generator(seed, "seed").exponential(size=size)
     return weights * (blocks.size / (weights @ sizes))[:, None]
 
 

@@ -15,7 +15,7 @@ from theory.estimate.metrics import (
     relative_spectrum,
     spectrum_costs,
 )
-from theory.spd import Array, check_count, check_spd, relative_eigh
+from theory.spd import Array, check_count, check_generator, check_spd, relative_eigh
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ def estimate_local_metrics(
         number = check_count(centers, "centers")
         if number > count:
             raise ValueError(f"centers must be at most the number of states ({count}), but it is {number}.")
-        places = states[np.random.default_rng(seed).choice(count, number, replace=False)]
+        places = states[check_generator(seed, "seed").choice(count, number, replace=False)]
     else:
         places = check_rows(centers, "centers", columns=dim)
         if places.shape[0] == 0:
