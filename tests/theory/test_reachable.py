@@ -342,6 +342,7 @@ def test_sets_do_not_follow_later_changes() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
+        (lambda: Ellipsoid.from_root([0.0, 0.0], 1e200 * np.eye(2)), "root has a size"),
         (lambda: AffineSet([1.0, 2.0], [1.0, 2.0]), "directions must have shape"),
         (lambda: AffineSet([1.0, 2.0], [[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]]), "directions must be linearly independent"),
         (lambda: AffineSet([1.0, 2.0], [[1.0, 2.0], [3.0, 6.0]]), "directions must be linearly independent"),

@@ -38,6 +38,55 @@ def kantorovich(ratio: float) -> float:
     return math.sinh(math.log(ratio) / 2) ** 2
 
 
+SETS = {
+    "affine": lambda size: AffineSet(size * np.array([1.0, 2.0]), size * np.array([[1.0], [0.2]])),
+    "polytope": lambda size: Polytope(size * np.array([[1.0, 1.0], [2.0, 0.0], [3.0, 3.0]])),
+    "zonotope": lambda size: Zonotope(size * np.array([3.0, 1.0]), size * np.array([[1.0, 0.5], [0.0, 1.0]])),
+    "ellipsoid": lambda size: Ellipsoid(size * np.array([3.0, 1.0]), size**2 * np.array([[1.0, 0.5], [0.5, 1.0]])),
+    "points": lambda size: FiniteSet(size * np.array([[1.0, 0.0], [0.0, 1.1], [3.0, 3.0]])),
+}
+
+
+@pytest.mark.parametrize("kind", SETS)
+@pytest.mark.parametrize("exponent", [-300, -160, 160, 300])
+@pytest.mark.filterwarnings("error")
+def test_lengths_whose_squares_leave_float64(kind: str, exponent: int) -> None:
+    """Claim 4: the unit of length does not change a normalised regret, at 1e±300 either; no warning, no false goal.
+
+    Mutation: in ``planning_regret`` or a set's ``nearest`` leave out the unit that coordinates are divided by.
+    """
+    size = 10.0**exponent
+    if kind == "ellipsoid":
+        # Its shape is a square itself.
+        size = 10.0 ** (exponent / 2)
+    metric = np.diag([2.0, 1.0])
+    expected = planning_regret(SETS[kind](1.0), [0.0, 0.0], metric)
+    result = planning_regret(SETS[kind](size), [0.0, 0.0], metric)
+    assert expected.normalized > 1e-3 or kind in ("polytope", "zonotope")
+    assert result.normalized == pytest.approx(expected.normalized, rel=1e-10, abs=1e-14)
+    np.testing.assert_allclose(result.chosen / size, expected.chosen, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e300])
+@pytest.mark.filterwarnings("error")
+def test_batch_at_lengths_whose_squares_leave_float64(size: float) -> None:
+    """Claim 10: neither the unit of the state, of the directions nor of a metric changes a normalised regret.
+
+    Mutation: leave out any of the units in ``affine_regrets``.
+    """
+    rng = np.random.default_rng(0)
+    points, goals, directions = rng.standard_normal((20, 4)), rng.standard_normal((20, 4)), rng.normal(size=(20, 4, 2))
+    metric, task = np.diag([1.0, 2.0, 5.0, 9.0]), np.diag([1.0, 1.0, 2.0, 1.0])
+    expected = affine_regrets(points, directions, goals, metric, task).normalized
+    for case in (
+        (size * points, directions, size * goals, metric, task),
+        (points, size * directions, goals, metric, task),
+        (points, directions, goals, size * metric, task),
+        (points, directions, goals, metric, size * task),
+    ):
+        np.testing.assert_allclose(affine_regrets(*case).normalized, expected, rtol=1e-10)
+
+
 @given(spd_pairs(2, 6, 1e3), seeds())
 def test_line_agrees_with_a_dense_grid(pair: tuple[Array, Array], seed: int) -> None:
     """Claim 1: the cheapest point of 20,001 in M, judged by Q against the cheapest in Q.

@@ -210,6 +210,8 @@ def test_number_of_high_directions_changes_where_the_formula_says(seed: int, dim
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: regret_curve(np.diag([2.0, 1.0]), np.diag([1.0, 5.0]), [2.0, 1e300]), "kappas must leave a metric"),
+        (lambda: regret_curve([[1.0]], [[1.0]], [2.0]), "state_cov must be at least 2 × 2"),
         (lambda: regret_curve(np.eye(2), np.eye(2), []), "kappas must be a vector of at least one"),
         (lambda: regret_curve(np.eye(2), np.eye(2), [[1.0, 2.0]]), "kappas must be a vector"),
         (lambda: regret_curve(np.eye(2), np.eye(2), [2.0, 0.5]), "kappas must be at least 1"),

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from theory.reachable.sets import check_points, freeze, metric_root
-from theory.spd import Array, check_array, check_psd, check_vector
+from theory.reachable.sets import check_points, freeze, lengths, metric_root
+from theory.spd import Array, check_array, check_psd, check_result, check_vector
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -44,7 +44,7 @@ class Polytope:
     @property
     def magnitude(self) -> float:
         """Largest ‖v_i‖."""
-        return float(np.linalg.norm(self.vertices, axis=1).max())
+        return float(lengths(self.vertices).max())
 
     def nearest(self, goal: ArrayLike, metric: ArrayLike) -> Array:
         """The point x ∈ R of least (x − g)ᵀM(x − g), shape (n,).
@@ -64,13 +64,14 @@ class Polytope:
         from scipy.optimize import nnls
 
         goal = check_vector(goal, "goal", self.dim)
-        columns = metric_root(metric, self.dim) @ (self.vertices - goal).T
-        scale = float(np.linalg.norm(columns, axis=0).max())
-        if scale == 0.0:
+        root, gaps = metric_root(metric, self.dim), (self.vertices - goal).T
+        size = float(np.abs(gaps).max())
+        if size == 0.0:
             return goal
-        system = np.vstack([columns / scale, np.ones(columns.shape[1])])
+        columns = root @ (gaps / size)
+        system = np.vstack([columns / np.linalg.norm(columns, axis=0).max(), np.ones(columns.shape[1])])
         weights, _ = nnls(system, np.eye(self.dim + 1)[-1], maxiter=100 * (self.dim + columns.shape[1]))
-        return goal + (self.vertices - goal).T @ (weights / weights.sum())
+        return goal + gaps @ (weights / weights.sum())
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -107,7 +108,7 @@ class Zonotope:
     @property
     def magnitude(self) -> float:
         """‖c‖ + Σ‖g_i‖, which no point of R exceeds."""
-        return float(np.linalg.norm(self.center) + np.linalg.norm(self.generators, axis=0).sum())
+        return float(lengths(self.center) + lengths(self.generators, axis=0).sum())
 
     def nearest(self, goal: ArrayLike, metric: ArrayLike) -> Array:
         """The point x ∈ R of least (x − g)ᵀM(x − g), shape (n,): least squares with bounds, by an active-set solver.
@@ -177,7 +178,9 @@ class Ellipsoid:
         ellipsoid = cls.__new__(cls)
         center = check_vector(center, "center")
         root = check_array(root, "root", shape=(center.size, None))
-        freeze(ellipsoid, center=center, shape=root @ root.T, root=root)
+        with np.errstate(over="ignore", invalid="ignore"):
+            shape = check_result(root @ root.T, "root")
+        freeze(ellipsoid, center=center, shape=shape, root=root)
         return ellipsoid
 
     @property
@@ -189,7 +192,7 @@ class Ellipsoid:
     def magnitude(self) -> float:
         """‖c‖ + the largest half-axis, which no point of R exceeds."""
         axis = np.linalg.norm(self.root, 2) if self.root.size else 0.0
-        return float(np.linalg.norm(self.center) + axis)
+        return float(lengths(self.center) + axis)
 
     def nearest(self, goal: ArrayLike, metric: ArrayLike) -> Array:
         """The point x ∈ R of least (x − g)ᵀM(x − g), shape (n,).
@@ -223,7 +226,7 @@ def _secular(sizes: Array, beta: Array) -> Array:
     from scipy.optimize import brentq
 
     # Divided by s₁², so that t is of order 1 or below.
-    products, squares = sizes * beta / sizes[0] ** 2, (sizes / sizes[0]) ** 2
+    products, squares = sizes / sizes[0] * (beta / sizes[0]), (sizes / sizes[0]) ** 2
 
     def gap(t: float) -> float:
         return 1 / float(np.linalg.norm(products / (squares + t))) - 1

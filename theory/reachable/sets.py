@@ -49,6 +49,14 @@ def freeze(owner: object, **arrays: Array) -> None:
         object.__setattr__(owner, name, array)
 
 
+def lengths(vectors: Array, axis: int = -1) -> Array:
+    """Euclidean lengths along ``axis``, free of overflow and underflow in the squares."""
+    scale = np.abs(vectors).max(axis=axis, keepdims=True, initial=0.0)
+    scale[scale == 0] = 1.0
+    norms: Array = np.linalg.norm(vectors / scale, axis=axis) * scale.squeeze(axis)
+    return norms
+
+
 def metric_root(metric: ArrayLike, dim: int, name: str = "metric") -> Array:
     """Upper-triangular T (n, n) with M = TᵀT, so that (x − g)ᵀM(x − g) = ‖T(x − g)‖²."""
     return np.asarray(np.linalg.cholesky(check_spd(metric, name, dim)).T, dtype=np.float64)
@@ -95,7 +103,7 @@ class AffineSet:
     @property
     def magnitude(self) -> float:
         """‖p‖."""
-        return float(np.linalg.norm(self.point))
+        return float(lengths(self.point))
 
     def nearest(self, goal: ArrayLike, metric: ArrayLike) -> Array:
         """The point x = p + V(VᵀMV)⁻¹VᵀM(g − p), shape (n,), for goal g (n,) and metric M (n, n).
@@ -145,7 +153,7 @@ class FiniteSet:
     @property
     def magnitude(self) -> float:
         """Largest ‖x_i‖."""
-        return float(np.linalg.norm(self.points, axis=1).max())
+        return float(lengths(self.points).max())
 
     def nearest(self, goal: ArrayLike, metric: ArrayLike) -> Array:
         """x_i with least (x_i − g)ᵀM(x_i − g), shape (n,); of points that tie to rounding the lowest index wins.
@@ -155,7 +163,9 @@ class FiniteSet:
         docs/theory.md, T5.
         """
         goal = check_vector(goal, "goal", self.dim)
-        residuals = (self.points - goal) @ metric_root(metric, self.dim).T
+        gaps, root = self.points - goal, metric_root(metric, self.dim)
+        scale = float(np.abs(gaps).max())
+        residuals = gaps / (scale if scale > 0 else 1.0) @ root.T
         costs = np.einsum("ij,ij->i", residuals, residuals)
         tie = costs <= costs.min() * (1 + TIE_TOLERANCE * self.dim * np.finfo(np.float64).eps)
         return self.points[int(np.argmax(tie))].copy()
@@ -173,11 +183,12 @@ def _orthonormal_basis(directions: Array) -> Array:
     dim, count = directions.shape
     if count > dim:
         raise ValueError(f"directions must be linearly independent, but {count} columns lie in {dim} dimensions.")
-    lengths = np.linalg.norm(directions, axis=0)
-    if count and lengths.min() == 0:
-        raise ValueError(f"directions must be linearly independent, but column {int(np.argmin(lengths))} is zero.")
+    sizes = np.abs(directions).max(axis=0)
+    if count and sizes.min() == 0:
+        raise ValueError(f"directions must be linearly independent, but column {int(np.argmin(sizes))} is zero.")
+    directions = directions / sizes
     # Columns of unit length: independence is no matter of their units.
-    left, singular_values, _ = np.linalg.svd(directions / lengths, full_matrices=False)
+    left, singular_values, _ = np.linalg.svd(directions / np.linalg.norm(directions, axis=0), full_matrices=False)
     if count and singular_values[-1] <= dim * np.finfo(np.float64).eps * singular_values[0]:
         raise ValueError("directions must be linearly independent, but they have dependent columns.")
     return left

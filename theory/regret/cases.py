@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from theory.reachable import AffineSet, ReachableSet
-from theory.reachable.sets import metric_root
+from theory.reachable.sets import lengths, metric_root
 from theory.spd import Array, check_array, check_spd, check_vector
 
 #: A goal is reachable if its distance from the set is below this multiple of n·ε·(sizes of goal, outcome and set): what
@@ -28,7 +28,8 @@ class PlanningRegret:
     optimal
         x*, the outcome that the task metric Q prefers, shape (n,).
     excess
-        J(x_M) − J(x*) ≥ 0 in units of the task cost; 0 if the goal is reachable.
+        J(x_M) − J(x*) ≥ 0 in units of the task cost; 0 if the goal is reachable. At lengths whose squares leave float64
+        it becomes 0 or infinite, and ``normalized`` stays right.
     normalized
         excess / J(x*); nan if the goal is reachable, where J(x*) = 0.
     """
@@ -75,17 +76,21 @@ def planning_regret(
     task = np.eye(goal.size) if task_metric is None else check_spd(task_metric, "task_metric", reachable.dim)
     chosen, optimal = reachable.nearest(goal, metric), reachable.nearest(goal, task)
 
-    miss = optimal - goal
+    miss, step = optimal - goal, chosen - optimal
+    # In units of the larger of both and of Q's largest entry, so that no square overflows or vanishes.
+    unit = max(float(np.abs(miss).max()), float(np.abs(step).max())) or 1.0
+    task_unit = float(np.abs(task).max())
+    miss, step, task = miss / unit, step / unit, task / task_unit
     cost = float(miss @ task @ miss)
-    size = float(np.linalg.norm(goal) + np.linalg.norm(optimal)) + reachable.magnitude
-    if math.sqrt(max(cost, 0.0)) <= REACHABLE_TOLERANCE * goal.size * size * math.sqrt(float(np.linalg.norm(task, 2))):
+    size = float(lengths(goal) + lengths(optimal)) + reachable.magnitude
+    floor = REACHABLE_TOLERANCE * goal.size * math.sqrt(float(np.linalg.norm(task, 2)))
+    if math.sqrt(max(cost, 0.0)) <= floor * (size / unit):
         return PlanningRegret(chosen, optimal, 0.0, math.nan)
-    step = chosen - optimal
     # J(x_M) − J(x*) expanded, so that a small regret is no difference of large costs. In an affine set the second term
     # is zero, since x* − g is Q-orthogonal to it; in a convex set it is positive; a negative sum is rounding.
     cross = 0.0 if isinstance(reachable, AffineSet) else 2 * float(step @ task @ miss)
     excess = max(float(step @ task @ step) + cross, 0.0)
-    return PlanningRegret(chosen, optimal, excess, excess / cost)
+    return PlanningRegret(chosen, optimal, excess * unit * unit * task_unit, excess / cost)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,20 +168,33 @@ def affine_regrets(
     # Cases on the last axis: every operation below runs over contiguous cases.
     point, goal = np.ascontiguousarray(points.T), np.ascontiguousarray(goals.T)
     columns = np.ascontiguousarray(directions.transpose(2, 1, 0))
+    columns = columns / _powers_of_two(columns)
     offset = goal - point
+    # A power of two for each case, so that no square overflows or vanishes, and no bit is lost.
+    unit = _powers_of_two(offset)[0]
+    root_unit, task_unit = float(_powers_of_two(root.ravel())[0]), float(_powers_of_two(task_root.ravel())[0])
+    root, task_root, offset = root / root_unit, task_root / task_unit, offset / unit
     coefficients, residual = _least_squares(columns, offset, task_root)
     foot = _combine(columns, coefficients)
     # The planner's choice relative to x*, not to p: then a small regret keeps its relative accuracy.
     step = _combine(columns, _least_squares(columns, offset - foot, root)[0])
 
-    optimal = point + foot
+    optimal = point + unit * foot
     miss, excess = _lengths(residual), _lengths(task_root @ step) ** 2
-    size = _lengths(goal) + _lengths(optimal) + _lengths(point)
-    reachable = miss <= REACHABLE_TOLERANCE * dim * size * float(np.linalg.norm(task_root, 2))
+    size = lengths(goal, axis=0) + lengths(optimal, axis=0) + lengths(point, axis=0)
+    reachable = miss <= REACHABLE_TOLERANCE * dim * (size / unit) * float(np.linalg.norm(task_root, 2))
     excess[reachable] = 0.0
     normalized = np.full(count, math.nan)
     np.divide(excess, miss**2, out=normalized, where=~reachable)
-    return AffineRegrets((optimal + step).T, optimal.T, excess, normalized, int(reachable.sum()))
+    with np.errstate(over="ignore", under="ignore"):
+        excess = excess * (unit * task_unit) ** 2
+    return AffineRegrets((optimal + unit * step).T, optimal.T, excess, normalized, int(reachable.sum()))
+
+
+def _powers_of_two(values: Array) -> Array:
+    """The power of two at or below the largest of |values| along the last axis but one (the last of a vector)."""
+    largest = np.abs(values).max(axis=-2 if values.ndim > 1 else -1, keepdims=True)
+    return np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1] - 1), 1.0)
 
 
 def _least_squares(columns: Array, target: Array, root: Array) -> tuple[Array, Array]:

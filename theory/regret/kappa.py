@@ -63,10 +63,14 @@ def regret_curve(
     if kappas.ndim != 1 or kappas.size == 0:
         raise ValueError(f"kappas must be a vector of at least one κ, but its shape is {kappas.shape}.")
     noise = relative_noise(state_cov, noise_cov)
+    if noise.shape[0] < 2:
+        raise ValueError("state_cov must be at least 2 × 2: a line fills a space of one dimension.")
+    if task_metric is not None:
+        task_metric = check_spd(task_metric, "task_metric", noise.shape[0])
     rows = []
     for kappa in kappas:
         target = optimal_target(noise, check_kappa(kappa, "kappas"))
-        metric = anisotropic_metric(state_cov, target.matrix)
+        metric = _metric(state_cov, target.matrix, kappa)
         rows.append(
             {
                 "kappa": float(kappa),
@@ -77,6 +81,16 @@ def regret_curve(
             }
         )
     return pd.DataFrame(rows)
+
+
+def _metric(state_cov: ArrayLike, target: Array, kappa: float) -> Array:
+    """The metric that ΛReg settles at; a κ so large that float64 cannot tell it from a singular one is refused."""
+    try:
+        return check_spd(anisotropic_metric(state_cov, target), "metric")
+    except ValueError:
+        raise ValueError(
+            f"kappas must leave a metric that is positive definite to working precision, but κ = {kappa:.6g} does not."
+        ) from None
 
 
 @dataclass(frozen=True)
