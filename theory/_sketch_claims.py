@@ -111,7 +111,7 @@ def _optimum() -> list[Claim]:
     claims.append(
         Claim(
             "T9 separation",
-            "From σ = 0.3 to 0.01 the irreducible prediction loss falls about as σ² while the regret moves this little.",
+            "From σ = 0.3 to 0.01 the irreducible prediction loss falls about as σ²; the regret moves this little.",
             _BRUTE,
             0.0,
             quiet.mean_regret - noisy.mean_regret,

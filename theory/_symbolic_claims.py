@@ -31,7 +31,8 @@ def _proved(label: str, build: Callable[[], symbolic.Statement]) -> Claim:
         text, unproved, note = f"Statement {label} of docs/theory.md.", 1.0, str(error)
     else:
         text, unproved = statement.statement, 0.0
-        note = f"Counts the steps not verified; {len(statement.steps)} were verified. Assumes: {'; '.join(statement.assumptions)}."
+        assumptions = "; ".join(statement.assumptions)
+        note = f"Counts the steps not verified; {len(statement.steps)} were verified. Assumes: {assumptions}."
     return Claim(
         f"{label}, symbolic", text, "proved symbolically", 0.0, unproved, 0.0, f"docs/theory.md, {label}", note=note
     )
