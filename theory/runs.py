@@ -143,6 +143,8 @@ def open_run(folder: str | Path, settings: Mapping[str, Any], *, force: bool = F
     folder = Path(folder)
     normal = _normal(settings)
     ensure_writable(folder)
+    if (folder / RUN_FILE).is_dir():
+        raise ValueError(f"{folder / RUN_FILE} is a folder, where the run's record must lie; remove it.")
     if not force and finished_run(folder, normal) is not None:
         raise ValueError(f"{folder} holds a finished run with these settings; use force to compute it again.")
     run = OpenRun(folder, normal)
@@ -185,12 +187,15 @@ def finished_run(folder: str | Path, settings: Mapping[str, Any] | None = None) 
     """
     folder = Path(folder)
     path = folder / RUN_FILE
-    if not path.is_file():
-        return None
     try:
+        if not path.exists():
+            return None
         content = json.loads(path.read_text(encoding="utf-8"))
         record = RunRecord(folder=folder, **content)
-    except (OSError, ValueError, TypeError):
+        _check_types(record)
+    except PermissionError:
+        raise ValueError(f"{path} cannot be read: permission denied.") from None
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{path} is damaged; compute the run again with force.") from None
     for name, expected in record.files.items():
         if not (folder / name).is_file():
@@ -210,6 +215,21 @@ def finished_run(folder: str | Path, settings: Mapping[str, Any] | None = None) 
                     "use force to replace it, or another folder."
                 )
     return record
+
+
+def _check_types(record: RunRecord) -> None:
+    """``TypeError`` unless the values have the types that readers rely on."""
+    texts: list[object] = [record.command, record.started, *record.files.values(), *record.versions.values()]
+    if record.commit is not None:
+        texts.append(record.commit)
+    typed = (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(record.settings, dict)
+        and isinstance(record.machine, dict)
+        and isinstance(record.seconds, int | float)
+    )
+    if not typed:
+        raise TypeError("A value has the wrong type.")
 
 
 def read_run(folder: str | Path) -> RunRecord:

@@ -83,6 +83,27 @@ def test_killed_between_renames_is_seen(tmp_path: Path) -> None:
         runs.read_rows(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"files": []}, {"files": {"rows.parquet": 5}}, {"settings": []}, {"started": 5}, {"seconds": "x"}, {"commit": 7}],
+)
+def test_record_with_values_of_other_types(tmp_path: Path, change: dict[str, object]) -> None:
+    write_run(tmp_path)
+    record = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(record | change))
+    with pytest.raises(ValueError, match="damaged"):
+        runs.finished_run(tmp_path, SETTINGS)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_in_the_record_s_place_is_found_before_the_work(tmp_path: Path, force: bool) -> None:
+    (tmp_path / "run.json").mkdir()
+    with pytest.raises(ValueError, match=r"run\.json is a folder"), runs.open_run(tmp_path, SETTINGS, force=force):
+        pytest.fail("the work started")
+    with pytest.raises(ValueError, match="damaged"):
+        runs.finished_run(tmp_path)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"settings": {}}'])
 def test_damaged_record(tmp_path: Path, text: str) -> None:
     write_run(tmp_path)
