@@ -289,8 +289,8 @@ def _overcomplete(rows: pd.DataFrame) -> list[Claim]:
                     "derived here (docs/theory.md, T12)",
                     relation="≥",
                     note=f"Mean {mean:.4f}, {note}{_control_note(rows, latent_dim)}; the linear theory says "
-                    f"{INVERSE_COVARIANCE_REGRET:.4f}. Of the feature variance {100 * group['nonlinear_share'].mean():.0f} "
-                    "% is not linear in the state.",
+                    f"{INVERSE_COVARIANCE_REGRET:.4f}. {100 * group['nonlinear_share'].mean():.0f} % of the feature "
+                    "variance is not linear in the state.",
                 )
             )
     return [*claims, _counted(rows, "Over-complete")]
