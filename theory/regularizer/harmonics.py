@@ -2,8 +2,8 @@
 
 **Which recurrence.** Powers are formed by multiplication, e^{i(j+m)θ} = e^{ijθ} e^{imθ} with j ≤ m (doubling). Its
 error in e^{ikθ} grows like kε whatever θ is, no faster than the rounding of kθ itself. The cheaper three-term rule
-cos (k+1)θ = 2 cos θ cos kθ − cos (k−1)θ does not have that property: rounding cos θ moves θ by ε/|sin θ|, and features
-of small scale put every θ near zero, where the relative error is ε/θ².
+cos (k+1)θ = 2 cos θ cos kθ − cos (k−1)θ does not have that property: rounding cos θ moves θ by ε/|sin θ|, so where
+features of small scale put every θ near zero, sin kθ carries a relative error of order min(k, 1/θ)² ε.
 
 **Baby steps, giant steps.** With kept powers z¹ … z^G and giant steps z^{G}, z^{2G}, …, the sums Σ_n z^{mG+j} are small
 matrix products over n, and the gradient Σ_m z^{mG} (Σ_j c_{mG+j} z^j) is another (Paterson and Stockmeyer 1973). Passes
