@@ -194,12 +194,18 @@ class SlicedStatistic:
 
 def isotropic_statistic(statistic: SlicedStatistic) -> float:
     """Minimiser q ≥ 0 of h(q), the statistic at qI; 0 if the minimum is there (one sample, or N = 2 pairs of twins)."""
+    # By the slope, whose terms are products: with knots far apart the values differ by less than their rounding.
     grid = np.linspace(0.0, 2.0, 2001)
-    values = statistic.at_variance(grid)
-    best = int(np.argmin(values))
-    if best == 0:
+    slopes = np.array([float(statistic.slope(variance)) for variance in grid])
+    rises = np.flatnonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
+    if rises.size == 0 and slopes.min() >= 0 < slopes.max():
         return 0.0
-    root = brentq(
-        lambda variance: float(statistic.slope(np.asarray(variance))), grid[best - 1], grid[best + 1], xtol=1e-15
-    )
-    return float(root)
+    if rises.size == 0:
+        raise ValueError("knots and t_max must leave a statistic with a minimum, but no knot sees the variance.")
+    roots = [
+        brentq(lambda variance: float(statistic.slope(np.asarray(variance))), grid[i], grid[i + 1], xtol=1e-15)
+        for i in rises
+    ]
+    if slopes[0] >= 0:
+        roots.insert(0, 0.0)
+    return float(min(roots, key=lambda variance: float(statistic.at_variance(np.asarray(variance)))))

@@ -125,12 +125,16 @@ def isotropic_scale(
     def slope(scale: float) -> float:
         return float(statistic.at_spectrum(scale * filled)[1] @ filled)
 
+    if slope(0.0) == slope(1.0) == 0:
+        raise ValueError("knots and t_max must leave a statistic with a minimum, but no knot sees the variance.")
     # The slope is negative from the origin to the minimiser; where it is not, sampling noise outweighs the fit.
     if slope(0.0) >= 0:
         return 0.0
     upper = latent_dim / dim
     while slope(upper) <= 0:
         upper *= 2
+        if upper > 1e6 * latent_dim:
+            raise ValueError("knots and t_max must leave a statistic with a minimum, but no knot sees the variance.")
     return float(brentq(slope, 0.0, upper, xtol=1e-14, rtol=1e-14))
 
 

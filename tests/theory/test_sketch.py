@@ -275,6 +275,9 @@ def test_one_sample_collapses_and_the_population_does_not_shrink() -> None:
     assert isotropic_scale(1) == 0.0
     assert isotropic_scale(1, dim=2, latent_dim=4) == 0.0
     assert isotropic_scale(2, pair_correlation=1.0) == 0.0, "one pair of twins is one sample"
+    # Knots so far apart that the values at neighbouring variances are equal to rounding.
+    assert isotropic_scale(None, knots=17, t_max=100.0) == pytest.approx(1.0, abs=1e-12)
+    assert isotropic_scale(None, knots=2, t_max=20.0) == pytest.approx(1.0, abs=1e-12)
     assert isotropic_scale(None) == pytest.approx(1.0, abs=1e-12)
     scales = [isotropic_scale(2**power) for power in range(1, 13)]
     assert (np.diff(scales) > 0).all()
@@ -377,6 +380,8 @@ def test_covariances_of_any_size_are_taken(size: float, dim: int) -> None:
         (lambda: expected_statistic(np.eye(2), 8, knots=1), "knots"),
         (lambda: expected_statistic(np.eye(2), 8, t_max=0.0), "t_max"),
         (lambda: isotropic_scale(8, t_max=1e200), "t_max"),
+        (lambda: isotropic_scale(8, knots=2, t_max=100.0), "knots and t_max"),
+        (lambda: isotropic_scale(8, knots=2, t_max=100.0, dim=1, latent_dim=3), "knots and t_max"),
         (lambda: expected_statistic(np.eye(2), 8, pair_correlation=1.5), "pair_correlation"),
         (lambda: expected_statistic(np.eye(2), 7, pair_correlation=0.5), "batch_size"),
         (lambda: isotropic_scale(8, dim=2), "dim"),
