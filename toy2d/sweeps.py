@@ -182,9 +182,9 @@ def run_sweep(sweep: Sweep, *, threads: int | None = None, progress: Progress | 
         Called from the workers, one call at a time.
     """
     threads = default_threads() if threads is None else check_count(threads, "threads")
-    jobs = list(_jobs(sweep, threads))
+    jobs = [(settings, part) for settings, cases in sweep.stacks for part in deal(cases, threads)]
     meter = _Meter(sweep.total_steps, progress)
-    with _workers(threads) as pool:
+    with workers(threads) as pool:
         futures = [pool.submit(_run_part, settings, cases, sweep, meter) for settings, cases in jobs]
         try:
             wait(futures, return_when=FIRST_EXCEPTION)
@@ -238,20 +238,17 @@ def _check_some(values: Sequence[T], name: str) -> Sequence[T]:
     return values
 
 
-def _jobs(sweep: Sweep, threads: int) -> Iterator[tuple[TrainSettings, tuple[Case, ...]]]:
-    """Cut each stack into equal parts, as many as keep all workers busy."""
-    for settings, cases in sweep.stacks:
-        rounds = -(-len(cases) // (_MOST_TOGETHER * threads))
-        parts = min(len(cases), rounds * threads)
-        bounds = [len(cases) * part // parts for part in range(parts + 1)]
-        for start, stop in itertools.pairwise(bounds):
-            yield settings, cases[start:stop]
+def deal(cases: Sequence[Case], threads: int) -> list[tuple[Case, ...]]:
+    """Cut a stack into equal parts, as many as keep all workers busy."""
+    rounds = -(-len(cases) // (_MOST_TOGETHER * threads))
+    parts = min(len(cases), rounds * threads)
+    bounds = [len(cases) * part // parts for part in range(parts + 1)]
+    return [tuple(cases[start:stop]) for start, stop in itertools.pairwise(bounds)]
 
 
 def _run_part(
     settings: TrainSettings, cases: tuple[Case, ...], sweep: Sweep, meter: _Meter
 ) -> tuple[list[dict[str, Any]], SeparationExample | None]:
-    torch.set_num_threads(1)
     stack = train(cases, settings, meter.advance)
     rows = [{"experiment": sweep.name, **row, "origin": "measured"} for row in measure_stack(stack, sweep.lines)]
     # The example is the first seed's at the smallest noise seen directly.
@@ -289,10 +286,10 @@ class _Meter:
 
 
 @contextmanager
-def _workers(threads: int) -> Iterator[ThreadPoolExecutor]:
+def workers(threads: int) -> Iterator[ThreadPoolExecutor]:
     """A pool whose threads compute on one core each; PyTorch's own setting is restored afterwards."""
     before = torch.get_num_threads()
-    pool = ThreadPoolExecutor(threads)
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     try:
         yield pool
     finally:

@@ -80,7 +80,7 @@ def test_plans() -> None:
 def test_rows_and_progress() -> None:
     """Claim 2: complete, counted, and told about.
 
-    Mutation: drop the last part of a stack (``parts - 1`` in ``_jobs``), or report the steps of one worker only.
+    Mutation: drop the last part of a stack (``range(parts)`` for the bounds in ``deal``).
     """
     calls: list[tuple[int, int]] = []
     rows = run_sweep(tiny(), threads=2, progress=lambda done, total: calls.append((done, total))).rows
@@ -110,7 +110,7 @@ def test_rows_are_reproducible() -> None:
 def test_overcomplete_rows() -> None:
     """Claim 2 for several stacks: D = 2, 3, 4, 8 in one table, with as many target variances each.
 
-    Mutation: train all stacks with the first one's settings (``sweep.stacks[0][0]`` in ``_jobs``).
+    Mutation: train all stacks with the first one's settings (``sweep.stacks[0][0]`` for ``settings`` in ``run_sweep``).
     """
     rows = sweeps.overcomplete(1, 2, lines=4, threads=1)
     assert rows["latent_dim"].tolist() == [2, 2, 3, 3, 4, 4, 8, 8]
