@@ -92,24 +92,24 @@ class FastRendering(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class ReleasedRendering(gym.Wrapper[Any, Any, Any, Any]):
-    """Keep the environment's own rendering, and free its OpenGL contexts on closing, which it forgets."""
+    """Keep the environment's own rendering, and free OGBench's OpenGL context on closing, which it forgets."""
 
     def close(self) -> None:
-        """Release the OpenGL contexts, then close the environment."""
+        """Release the OpenGL context, then close the environment."""
         inner: Any = self.env.unwrapped
         for name in ("_renderer", "custom_renderer"):
             if getattr(inner, name, None) is not None:
                 getattr(inner, name).close()
                 setattr(inner, name, None)
-        physics = getattr(getattr(inner, "env", None), "physics", None)
         super().close()
-        if physics is not None:
-            with contextlib.suppress(AttributeError):
-                physics.free()
 
 
 def require_rendering() -> None:
-    """Check that MuJoCo can draw here.
+    """Check that MuJoCo can draw here, before anything else makes an OpenGL context.
+
+    This context comes first for two reasons. Triton, which CUDA builds of PyTorch load, crashes the process when it is
+    loaded after Mesa's software renderer (both bring LLVM), so it is loaded here. And dm_control's contexts must be
+    younger than MuJoCo's connection to the display, or freeing them at exit fails.
 
     Raises
     ------
@@ -121,6 +121,8 @@ def require_rendering() -> None:
     version = importlib.metadata.version("mujoco")
     if int(version.split(".")[0]) >= 4:
         raise ValueError(f"mujoco {version} does not work with dm_control 1.0.50: install 'mujoco>=3.17,<4'.")
+    with contextlib.suppress(ImportError):
+        import triton  # noqa: F401
     try:
         context = mujoco.GLContext(8, 8)
         context.make_current()

@@ -75,6 +75,29 @@ def test_an_episode_is_a_function_of_seed_and_number(name: str, short_recording:
     assert np.abs(other - episode["action"][:5]).max() > 1e-3
 
 
+def test_an_episode_does_not_depend_on_the_global_generator() -> None:
+    """A policy that draws from NumPy's global generator, as OGBench's oracles do.
+
+    Mutation: drop ``seeded_numpy`` from ``record_episode``.
+    """
+    from stable_worldmodel.policy import BasePolicy
+
+    class GlobalPolicy(BasePolicy):
+        def set_seed(self, seed: int) -> None:
+            self.seed = seed
+
+        def get_action(self, obs: object, **kwargs: object) -> np.ndarray:
+            return np.random.uniform(-1, 1, size=self.env.action_space.shape)  # noqa: NPY002
+
+    task = dataclasses.replace(TWOROOM, max_episode_steps=4)
+    with open_world(task, image_size=16, recording=True) as world:
+        world.set_policy(GlobalPolicy())
+        np.random.seed(1)  # noqa: NPY002
+        first = record_episode(world, task, 0, 0)["action"]
+        np.random.seed(2)  # noqa: NPY002
+        np.testing.assert_array_equal(record_episode(world, task, 0, 0)["action"], first)
+
+
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_replayed_actions_reach_the_recorded_end(name: str, short_recording: Recorded) -> None:
     """All pairs of the short recording; stable-worldmodel alone reached 95 % in PushT and 75 % in Cube.

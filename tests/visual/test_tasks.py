@@ -192,14 +192,17 @@ def test_states_that_lack_a_column_or_are_not_finite_are_refused() -> None:
 def test_worlds_close_without_opengl_errors() -> None:
     """Frames of Reacher and Cube, fast and their own, in a process of their own; its standard error stays clean.
 
-    Mutation: do not close the renderer in ``FastRendering.close`` or ``ReleasedRendering.close``.
+    Mutation: do not close the renderer in ``FastRendering.close`` or ``ReleasedRendering.close``; or do not call
+    ``require_rendering``.
     """
     program = (
         "import warnings; warnings.filterwarnings('ignore')\n"
         "from visual.environments import open_world, render\n"
+        "kept = []  # nothing is freed by the garbage collector before exit\n"
         "for name in ('reacher', 'cube'):\n"
-        "    for fast in (True, False):\n"
+        "    for fast in (False, True):\n"
         "        with open_world(name, image_size=16, fast_rendering=fast) as world:\n"
+        "            kept.append(world)\n"
         "            world.reset(seed=0)\n"
         "            print(render(world).std() > 1)\n"
     )
@@ -235,6 +238,22 @@ def test_missing_opengl_is_one_sentence() -> None:
     )
     assert "No OpenGL library for rendering can be used here" in result.stdout, result.stderr
     assert len(result.stdout.strip().splitlines()) == 1
+
+
+def test_triton_loads_before_opengl() -> None:
+    """Loaded after a software OpenGL context, Triton ends the process with a segmentation fault.
+
+    Mutation: do not import triton in ``require_rendering`` (seen where Triton is installed).
+    """
+    result = _python(
+        "import contextlib\n"
+        "from visual.rendering import require_rendering\n"
+        "require_rendering()\n"
+        "with contextlib.suppress(ImportError):\n"
+        "    import triton.runtime\n"
+        "print('alive')\n"
+    )
+    assert (result.returncode, result.stdout.strip()) == (0, "alive"), result.stderr
 
 
 def test_a_mujoco_that_is_too_new_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
