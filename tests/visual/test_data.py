@@ -14,6 +14,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -181,13 +183,16 @@ def test_states_belong_to_the_frames(write_file: WriteFile) -> None:
 
 @given(st.integers(0, 1000), st.integers(1, 90), st.integers(0, 40))
 def test_batches_are_a_function_of_seed_and_step(seed: int, batch_size: int, step: int) -> None:
-    """Mutation: number the permutations from the step instead of the position, or draw with replacement."""
+    """Mutation: number the permutations from the step instead of the position, draw with replacement, or keep the
+    first permutation for ever.
+    """
     clips = _SAMPLER_CLIPS[0]
     fresh = clips.indices(seed, step, batch_size)
     for other in (step + 3, 0):
         clips.indices(seed + 1, other, batch_size)
     assert torch.equal(fresh, clips.indices(seed, step, batch_size))
     assert len(fresh) == batch_size
+    assert not torch.equal(clips.indices(seed, 0, len(clips)), clips.indices(seed, 1, len(clips)))
     stream = torch.cat([clips.indices(seed, s, batch_size) for s in range(step + 1)])
     assert torch.equal(stream[-batch_size:], fresh)
     count = len(clips)
@@ -273,6 +278,26 @@ def test_published_files_open_by_path(write_file: WriteFile, name: str, compress
     np.testing.assert_array_equal(goals - starts, GOAL_OFFSET)
     outcome = task.outcome(recording.read_state(task, starts), recording.read_state(task, goals))
     np.testing.assert_allclose(outcome, pairs.outcome)
+
+
+def test_compressed_files_open_in_a_fresh_process(write_file: WriteFile) -> None:
+    """The imports above register the filters, so another process reads the file.
+
+    Mutation: do not import hdf5plugin in ``_open``.
+    """
+    path = write_file(filters=hdf5plugin.Blosc())
+    program = (
+        "import sys; from visual.data import open_recording; print(open_recording(sys.argv[1]).read('pixels').sum())"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, str(path)],
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert result.stdout.strip() == str(open_recording(path).read("pixels").sum()), result.stderr
 
 
 def test_a_recording_opens_by_folder_manifest_and_file(
