@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from theory.regularizer.distributed import current_group, moment_reduction, share_slices
 from theory.regularizer.function import SketchedEppsPulley
 from theory.regularizer.quadrature import Quadrature
+from theory.spd import check_count
 
 Reduction = Literal["mean", "none"]
 
@@ -94,8 +95,7 @@ class SIGReg(nn.Module):
         process_group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__()
-        if num_slices < 1:
-            raise ValueError(f"num_slices must be at least 1, but it is {num_slices}.")
+        num_slices = check_count(num_slices, "num_slices")
         self.quadrature = Quadrature.build(knots, t_max)
         self.num_slices = num_slices
         self.seed = seed

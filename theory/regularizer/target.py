@@ -9,6 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
+from theory.spd import check_count
+
+#: Largest bound κ. At it e^α reaches 1e±15; far beyond, float32 variances under- and overflow.
+LARGEST_KAPPA = 1e30
+
 
 class _ClampIntoBox(torch.autograd.Function):
     """Clamp α to [−b, b]; outside the box keep only the gradient whose descent step leads back into it.
@@ -30,6 +35,23 @@ class _ClampIntoBox(torch.autograd.Function):
         (grad,) = grad_outputs
         outward = ((logits > bound) & (grad < 0)) | ((logits < -bound) & (grad > 0)) | (bound <= 0)
         return grad.masked_fill(outward, 0.0), None
+
+
+def _bounds(kappa: float | Sequence[float] | Tensor) -> Tensor:
+    """κ as a float64 tensor on the CPU; ``ValueError`` if it is no real number in [1, 1e30]."""
+    try:
+        bounds = torch.as_tensor(kappa).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"kappa must be a number or numbers, but it is {kappa!r}.") from None
+    if bounds.dtype == torch.bool or bounds.is_complex():
+        raise ValueError(f"kappa must be real, but its dtype is {bounds.dtype}.")
+    # From Python numbers again: a detour through float32 would round them.
+    bounds = bounds.double() if isinstance(kappa, Tensor) else torch.as_tensor(kappa, dtype=torch.float64)
+    if not torch.isfinite(bounds).all() or (bounds < 1).any():
+        raise ValueError("kappa must be finite and at least 1.")
+    if (bounds > LARGEST_KAPPA).any():
+        raise ValueError(f"kappa must be at most {LARGEST_KAPPA:g}: variances of that ratio leave float32.")
+    return bounds
 
 
 class LambdaTarget(nn.Module):
@@ -69,11 +91,9 @@ class LambdaTarget(nn.Module):
 
     def __init__(self, dim: int, kappa: float | Sequence[float] | Tensor, batch_shape: tuple[int, ...] = ()) -> None:
         super().__init__()
-        if dim < 1:
-            raise ValueError(f"dim must be at least 1, but it is {dim}.")
-        bounds = torch.as_tensor(kappa, dtype=torch.float64, device="cpu")
-        if not torch.isfinite(bounds).all() or (bounds < 1).any():
-            raise ValueError("kappa must be finite and at least 1.")
+        dim = check_count(dim, "dim")
+        batch_shape = tuple(check_count(size, "batch_shape") for size in batch_shape)
+        bounds = _bounds(kappa)
         try:
             self.kappa = bounds.expand(batch_shape).clone()
         except RuntimeError:
@@ -81,7 +101,7 @@ class LambdaTarget(nn.Module):
                 f"kappa must broadcast to batch_shape {tuple(batch_shape)}, but its shape is {tuple(bounds.shape)}."
             ) from None
         self.dim = dim
-        self.batch_shape = tuple(batch_shape)
+        self.batch_shape = batch_shape
         self.logits = nn.Parameter(torch.zeros(*batch_shape, dim))
 
     def _bound(self, dtype: torch.dtype) -> Tensor:

@@ -363,3 +363,25 @@ def test_refuses(name: str, call: Any) -> None:
 def test_an_empty_tracker_says_so() -> None:
     with pytest.raises(ValueError, match="has seen no features yet"):
         SpectrumTracker(2).spectrum()
+
+
+@pytest.mark.parametrize("kappa", ["2", None, True, 2 + 1j, float("nan"), float("inf"), 0.5, 1e31, [2.0, "x"]])
+def test_kappa_must_be_a_real_number_that_float32_can_hold(kappa: object) -> None:
+    with pytest.raises(ValueError, match="kappa must be"):
+        LambdaTarget(4, kappa)  # type: ignore[arg-type]
+
+
+def test_largest_kappa_stays_finite_and_feasible() -> None:
+    target = LambdaTarget(5, 1e30)
+    with torch.no_grad():
+        target.logits.copy_(torch.tensor([1e3, -1e3, 0.0, 5.0, -5.0]))
+    variances = target.variances()
+    assert torch.isfinite(variances).all()
+    assert (variances > 0).all()
+    assert float(variances.sum()) == pytest.approx(5, rel=1e-6)
+
+
+@pytest.mark.parametrize("dim", [0, -1, 2.5, True, "2", None])
+def test_dim_must_be_a_whole_number(dim: object) -> None:
+    with pytest.raises(ValueError, match="dim must be"):
+        LambdaTarget(dim, 2.0)  # type: ignore[arg-type]
