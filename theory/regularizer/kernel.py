@@ -21,8 +21,8 @@ from torch import Tensor
 from theory.regularizer.harmonics import DirectBlock, PowerBlock
 from theory.regularizer.quadrature import Quadrature
 
-#: Projected values per block and thread on a CPU: about 100 bytes of workspace each, so a few MiB, near the core.
-CPU_BLOCK = 1 << 16
+#: Projected values per block on one CPU thread: about 100 bytes of workspace each, so a few MiB, near the core.
+CPU_BLOCK = 1 << 15
 #: Projected values per block elsewhere: enough to fill a GPU, about 20 MiB of workspace.
 DEVICE_BLOCK = 1 << 18
 
@@ -32,7 +32,11 @@ Reduce = Callable[[Tensor, int], tuple[Tensor | int, int]]
 
 def block_shape(lead: int, samples: int, slices: int, device: torch.device) -> tuple[int, int]:
     """Leading indices and slices per block. Several leading indices only if one of them takes all slices."""
-    size = CPU_BLOCK * min(torch.get_num_threads(), 4) if device.type == "cpu" else DEVICE_BLOCK
+    size = DEVICE_BLOCK
+    if device.type == "cpu":
+        # Threads meet after every operation, so several of them want larger blocks than one.
+        threads = min(torch.get_num_threads(), 4)
+        size = CPU_BLOCK if threads == 1 else 2 * CPU_BLOCK * threads
     width = min(slices, max(8, size // max(samples, 1)))
     rows = max(1, size // max(samples * slices, 1)) if width == slices else 1
     return min(lead, rows), width
@@ -57,6 +61,8 @@ def sketched_statistic(
         Adds the moments over processes. The statistic is then that of the global batch, and the gradient is the local
         rows of its gradient times the number of processes, so that averaging over processes sums it.
     """
+    # LeWM passes a transposed view; products into a gradient of that layout would be several times slower.
+    features = features.contiguous()
     lead, samples, _ = features.shape
     count = slices.shape[-1]
     rows, width = block_shape(lead, samples, count, features.device)
@@ -67,47 +73,49 @@ def sketched_statistic(
     else:
         scale = 1.0 if rule.spacing is None else rule.spacing
         block = DirectBlock(rows * width, samples, rule.orders, features)
-    window, slope, weights = rule.interleaved(block.padded_orders, features.dtype, features.device)
+    window, slope, weights = rule.interleaved(block.orders, features.dtype, features.device)
     directions = (slices.mT * scale).expand(lead, count, -1)
-    moments = features.new_empty(lead, count, block.padded_orders, 2)
+    columns = [
+        (slice(left, min(left + width, count)), directions[:, left : left + width]) for left in range(0, count, width)
+    ]
+    moments = features.new_empty(lead, count, block.orders, 2)
     angles = features.new_empty(rows * width, samples)
+    result = torch.zeros_like(features) if gradient else None
 
-    def sweep() -> Iterator[tuple[slice, slice, Tensor]]:
-        """Load one block after the other; yields its place and its moments as (block rows, orders, 2)."""
+    def sweep() -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
+        """Load one block after the other; yields its angles, directions, place for moments and rows of the gradient."""
         for first in range(0, lead, rows):
             some = slice(first, min(first + rows, lead))
-            for left in range(0, count, width):
-                columns = slice(left, min(left + width, count))
-                shape = (some.stop - some.start, columns.stop - columns.start)
-                angle = angles[: shape[0] * shape[1]]
-                torch.bmm(directions[some, columns], features[some].mT, out=angle.view(*shape, samples))
-                block.load(angle)
-                yield some, columns, moments[some, columns].view(-1, block.padded_orders, 2)
+            transposed, own, part = features[some].mT, moments[some], None if result is None else result[some]
+            for column, every in columns:
+                chosen = every[some]
+                shape = chosen.shape[:2]
+                angle = angles[: shape[0] * shape[1]].view(*shape, samples)
+                torch.bmm(chosen, transposed, out=angle)
+                block.load(angle.view(-1, samples))
+                yield angle, chosen, own[:, column], part
+
+    def differentiate(errors: Tensor, factor: Tensor, angle: Tensor, chosen: Tensor, part: Tensor | None) -> None:
+        """Add the block's share of the gradient, from N (C_k − φ_k) and N S_k."""
+        if part is not None:
+            torch.mul(errors, factor, out=block.coefficients)
+            block.series(angle.view(-1, samples))
+            part.baddbmm_(angle.mT, chosen)
 
     total: Tensor | int = samples
-    processes = 1
-    result = torch.zeros_like(features) if gradient else None
-    # The angles are no longer needed once they are loaded, except by DirectBlock.
-    spare = angles if isinstance(block, PowerBlock) else torch.empty_like(angles)
-
-    def finish(some: slice, columns: slice, part: Tensor) -> None:
-        """From sums to N (C_k − φ_k) and N S_k, and the block's share of the gradient."""
-        part.sub_(window * total)
-        if result is None:
-            return
-        out = spare[: part.shape[0]]
-        block.series(part * (slope * (processes / (total * count))), out)
-        result[some].baddbmm_(out.view(some.stop - some.start, -1, samples).mT, directions[some, columns])
-
     if reduce is None:
-        for some, columns, part in sweep():
-            block.sums(part)
-            finish(some, columns, part)
+        expected, factor = window * samples, slope / (samples * count)
+        for angle, chosen, place, part in sweep():
+            errors = block.sum().sub_(expected)
+            place.copy_(errors.view_as(place))
+            differentiate(errors, factor, angle, chosen, part)
     else:
-        for _, _, part in sweep():
-            block.sums(part)
+        for _, _, place, _ in sweep():
+            place.copy_(block.sum().view_as(place))
         total, processes = reduce(moments, samples)
-        for some, columns, part in sweep():
-            finish(some, columns, part)
+        moments.sub_(window * total)
+        factor = slope * (processes / (total * count))
+        for angle, chosen, place, part in sweep():
+            differentiate(place.reshape(-1, block.orders, 2), factor, angle, chosen, part)
     statistic = (moments.square_().sum(1).flatten(1) @ weights) / (total * count)
     return statistic, result

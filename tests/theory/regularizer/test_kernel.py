@@ -56,7 +56,7 @@ def test_value_and_gradient_are_those_of_the_formula(
 ) -> None:
     """Claim 1.
 
-    Mutation: read the strides one step late (``strides[index - 1]`` → ``strides[0]`` in ``series``).
+    Mutation: take every giant step with the first stride (``self._stride[index - 1]`` → ``self._stride[0]``).
     """
     z = gaussian(lead, samples, dim, seed=seed) * 10.0**exponent
     slices = unit_columns(*([lead] if own_slices else []), dim, count, seed=seed + 1)
