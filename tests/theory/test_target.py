@@ -569,3 +569,19 @@ def test_bad_input_is_one_sentence(call, message: str) -> None:
         call()
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
+
+
+@given(seed=seeds(), kappa=st.sampled_from([1.25, 2.0, 4.0, 16.0]), dim=st.integers(2, 8))
+def test_latents_of_192_dimensions_leave_the_state_one_variance(seed: int, kappa: float, dim: int) -> None:
+    """T12 at D = 192: L ∝ I, so M ∝ Σ⁻¹ whatever κ, unless ν₁ < S/((D − n)κ + n), with S = Σν.
+
+    Mutation: pad with ones instead of zeros, or leave ``latent_dim`` out of the threshold.
+    """
+    rng = np.random.default_rng(seed)
+    # Log-uniform over four decades, so that both sides of the threshold (about S/380 at κ = 2) are met.
+    levels = np.sort(10.0 ** rng.uniform(-4, 0, dim))
+    rotation = random_rotation(rng, dim)
+    found = optimal_target((rotation * levels) @ rotation.T, kappa, latent_dim=192)
+    eigenvalues = np.linalg.eigvalsh(found.matrix)
+    isotropic = bool(eigenvalues[-1] <= eigenvalues[0] * (1 + 1e-9))
+    assert isotropic == bool(levels[0] >= levels.sum() / ((192 - dim) * kappa + dim))
