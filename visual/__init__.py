@@ -6,7 +6,7 @@ Submodules load on first use, so that ``import visual`` costs nothing. From data
 - :mod:`visual.environments`: simulators of a task: opened, seeded, set to a state, drawn, closed
 - :mod:`visual.recording`, :mod:`visual.replay`: record episodes, resumably; replay them
 - :mod:`visual.manifest`: what a recording holds, its split by episode, its planning pairs
-- :mod:`visual.data`: read recordings; clips for training
+- :mod:`visual.reading`, :mod:`visual.data`: recordings read with every check; clips of them for training
 - :mod:`visual.model`, :mod:`visual.training`: the world model and how it is trained
 """
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from visual.data import Recording
 from visual.environments import open_world, quiet, read_columns, set_state
 from visual.manifest import Pairs
+from visual.reading import Recording
 from visual.tasks import Task, get_task
 
 

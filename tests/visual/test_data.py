@@ -283,7 +283,7 @@ def test_published_files_open_by_path(write_file: WriteFile, name: str, compress
 def test_compressed_files_open_in_a_fresh_process(write_file: WriteFile) -> None:
     """The imports above register the filters, so another process reads the file.
 
-    Mutation: do not import hdf5plugin in ``_open``.
+    Mutation: do not import hdf5plugin in ``open_hdf5``.
     """
     path = write_file(filters=hdf5plugin.Blosc())
     program = (

@@ -216,7 +216,7 @@ def test_worlds_close_without_opengl_errors() -> None:
 def test_specifications_load_nothing_heavy() -> None:
     """Mutation: import stable_worldmodel at the top of ``visual/environments.py``."""
     result = _python(
-        "import sys, visual, visual.tasks, visual.manifest, visual.environments, visual.recording\n"
+        "import sys, visual, visual.tasks, visual.reading, visual.environments, visual.recording\n"
         "print([name for name in ('torch', 'stable_worldmodel', 'mujoco', 'h5py') if name in sys.modules])"
     )
     assert result.stdout.strip() == "[]", result.stderr
