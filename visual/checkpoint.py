@@ -183,6 +183,11 @@ def load_checkpoint(path: str | Path) -> WorldModel:
     ValueError
         If files are missing or damaged, if the configuration names something outside :data:`PACKAGES` or is not of a
         LeWM-style model, or if weights and configuration disagree.
+
+    Notes
+    -----
+    The layout of the released LeWorldModel checkpoints, whose configuration names stable-pretraining's ViT builder
+    (extra ``lewm``), is tested with random weights; the released files themselves were not tried.
     """
     folder, weights = _locate(Path(path))
     card_path = folder.parent / CARD_FILE

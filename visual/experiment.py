@@ -129,7 +129,8 @@ def train(
         )
         if run is None:
             return folder
-        module.cpu()
+        # Lightning leaves the model on the CPU.
+        module.to(module.trainer.strategy.root_device)
         held_out = evaluate_held_out(module, task, source, validation)
         files = save_checkpoint(folder, module.model, model_config(preset, source.action_dim))
         card = _card(task, kappa, preset, seed, devices * num_nodes, source, recording, held_out, files)

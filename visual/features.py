@@ -20,7 +20,8 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from stable_worldmodel.wm.lewm import LeWM
 
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm)
+#: Also the synchronised kind, and what Lightning turns it into when a data-parallel run ends.
+_NORM = nn.modules.batchnorm._BatchNorm
 
 
 def feature_spectrum(features: Tensor) -> Tensor:
@@ -31,7 +32,7 @@ def feature_spectrum(features: Tensor) -> Tensor:
     ValueError
         If there are fewer than two samples.
     """
-    flat = features.detach().reshape(-1, features.shape[-1]).double()
+    flat = features.detach().reshape(-1, features.shape[-1]).cpu().double()
     if len(flat) < 2:
         raise ValueError("features must hold at least two samples.")
     return torch.linalg.eigvalsh(torch.cov(flat.mT).reshape(flat.shape[1], -1)).flip(0).clamp_min(0.0)
@@ -101,7 +102,7 @@ def linear_probe(
 def batch_statistics(model: nn.Module) -> Iterator[None]:
     """Within the block: evaluation mode, but batch normalisation uses the batch at hand and keeps no record of it."""
     modes = {module: module.training for module in model.modules()}
-    norms = [module for module in model.modules() if isinstance(module, _NORMS)]
+    norms = [module for module in model.modules() if isinstance(module, _NORM)]
     tracked = [module.track_running_stats for module in norms]
     model.eval()
     for module in norms:
@@ -140,7 +141,7 @@ def reestimate_batchnorm(model: nn.Module, batches: Iterable[object], forward: C
     ValueError
         If ``batches`` is empty.
     """
-    norms = [module for module in model.modules() if isinstance(module, _NORMS)]
+    norms = [module for module in model.modules() if isinstance(module, _NORM)]
     momenta = [module.momentum for module in norms]
     model.eval()
     count = 0

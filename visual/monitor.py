@@ -116,7 +116,7 @@ class Monitor(L.Callback):
             "feature_variance": float(spectrum.mean()),
             "effective_rank": effective_rank(spectrum),
             "target_condition": float(variances[0] / variances[-1]),
-            "target_high": int((variances > 1).sum()),
+            "target_high": int((variances > 1 + 1e-6).sum()),
             "target_variances": [round(value, 6) for value in variances.tolist()],
             "feature_spectrum": [round(value, 6) for value in spectrum.tolist()],
         }

@@ -131,6 +131,7 @@ class LeWMTraining(L.LightningModule):
 
     def prepare(self, pixels: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Normalised pixels and standardised stacked actions of a batch."""
+        pixels, actions = pixels.to(self.action_mean.device), actions.to(self.action_mean.device)
         repeats = actions.shape[-1] // len(self.action_mean)
         scaled = (actions.float() - self.action_mean.repeat(repeats)) / self.action_std.repeat(repeats)
         return normalize_pixels(pixels), scaled
@@ -157,7 +158,10 @@ class LeWMTraining(L.LightningModule):
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """AdamW; the target's logits in their own group, without decay, clipped after each update; one schedule."""
         optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=self.preset.learning_rate, weight_decay=self.preset.weight_decay, fused=True
+            self.model.parameters(),
+            lr=self.preset.learning_rate,
+            weight_decay=self.preset.weight_decay,
+            fused=self.device.type in ("cpu", "cuda"),
         )
         attach_target(optimizer, self.regularizer, lr_multiplier=self.preset.target_lr_multiplier)
         warmup = self.preset.warmup(self.total_steps)

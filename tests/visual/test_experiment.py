@@ -6,7 +6,7 @@
    run that has only begun.
 3. Bad input to ``python -m visual`` is one sentence on standard error and exit status 2; Hydra's folders lie under
    ``results/visual``.
-4. Several devices train the same model: the regulariser sees all of them, and only one process writes.
+4. Several devices train one model, of which one process writes.
 """
 
 from __future__ import annotations
