@@ -79,7 +79,6 @@ def test_the_sections_are_found() -> None:
 
 
 def test_lightning() -> None:
-    pytest.importorskip("lightning")
     names = run(code(BODIES["Lightning"]))
     module = names["module"]
     assert module.global_step == 4
