@@ -6,11 +6,14 @@
 3. Blocks are a matter of speed only: any block size gives the same result.
 4. Non-uniform knots are possible; equally spaced knots, given as a list, are the number of knots.
 5. First and second derivatives pass gradcheck and gradgradcheck; transformations that would need more are refused.
-6. Nothing that carries the knots is kept for the backward pass, and no operation makes anything that large.
+6. Several threads share the work and change nothing but rounding; for a number of threads the result is reproducible,
+   PyTorch's own number of threads stays what it was, and errors come through.
+7. Nothing that carries the knots is kept for the backward pass, and no operation makes anything that large.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -30,6 +33,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from theory.regularizer import SIGReg, kernel
 from theory.regularizer.harmonics import PowerBlock
 from theory.regularizer.kernel import sketched_statistic
+from theory.regularizer.parallel import map_threads
 from theory.regularizer.quadrature import Quadrature
 
 BLOCK_SIZES = [1, 600, 1500, 3000, 1 << 16]
@@ -189,6 +193,60 @@ def test_functional_transforms_are_refused() -> None:
         torch.func.grad(lambda features: SIGReg(11)(features, slices=slices))(z)
 
 
+@pytest.fixture
+def _restore_threads() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("_restore_threads")
+@pytest.mark.parametrize("lead", [1, 2, 6, 9])
+@pytest.mark.parametrize("own_slices", [False, True])
+def test_threads_change_nothing_but_rounding(monkeypatch: pytest.MonkeyPatch, lead: int, own_slices: bool) -> None:
+    """Claim 6: split along the leading axis, along the slices, and not evenly.
+
+    Mutation: one gradient for all shares (``copies = 1``).
+    """
+    monkeypatch.setattr(kernel, "CPU_BLOCK", 400)
+    z, slices = gaussian(lead, 30, 4), unit_columns(*([lead] if own_slices else []), 4, 50)
+    rule = Quadrature.build(17, 3.0)
+    torch.set_num_threads(1)
+    want, want_gradient = kernel_with_gradient(z, slices, rule)
+    shares = set()
+    for threads in (2, 3):
+        torch.set_num_threads(threads)
+        shares.add(len(kernel.split(lead, 30, 50, z.device)))
+        for inference in (False, True):
+            with torch.inference_mode(inference):
+                values, gradient = kernel_with_gradient(z, slices, rule)
+            torch.testing.assert_close(values, want, rtol=1e-13, atol=0)
+            torch.testing.assert_close(gradient, want_gradient, rtol=1e-12, atol=1e-15)
+            again, gradient_again = kernel_with_gradient(z, slices, rule)
+            assert torch.equal(again, values)
+            assert torch.equal(gradient_again, gradient)
+            assert not gradient_again.requires_grad
+        assert torch.get_num_threads() == threads
+    assert shares == {2, 3}
+
+
+@pytest.mark.usefixtures("_restore_threads")
+def test_small_work_is_not_shared() -> None:
+    torch.set_num_threads(2)
+    assert kernel.split(1, 8, 16, torch.device("cpu")) == [(slice(0, 1), slice(0, 16))]
+
+
+@pytest.mark.usefixtures("_restore_threads")
+def test_errors_of_a_thread_come_through_and_threads_keep_to_one_core() -> None:
+    torch.set_num_threads(3)
+    seen: list[tuple[int, bool]] = []
+    map_threads(lambda item: seen.append((torch.get_num_threads(), torch.is_grad_enabled())), [0, 1, 2])
+    assert seen == [(1, False)] * 3
+    assert torch.get_num_threads() == 3
+    with pytest.raises(ZeroDivisionError):
+        map_threads(lambda item: 1 // item, [1, 0, 2])
+
+
 class LargestResult(TorchDispatchMode):
     """Remembers the largest tensor that any operation returned, in elements of float32."""
 
@@ -206,7 +264,7 @@ class LargestResult(TorchDispatchMode):
 
 @pytest.mark.parametrize("uniform", [True, False])
 def test_no_tensor_carries_the_knots(uniform: bool) -> None:
-    """Claim 6: nothing is as large as samples × slices × knots, and what is kept is as large as the features."""
+    """Claim 7: nothing is as large as samples × slices × knots, and what is kept is as large as the features."""
     samples, dim, count, knots = 256, 8, 4096, 17
     z = gaussian(1, samples, dim).float().requires_grad_()
     slices = unit_columns(dim, count).float()
