@@ -24,8 +24,9 @@ def draw_slices(dim: int, num_slices: int, generator: torch.Generator, dtype: to
     """Unit columns u ~ U(S^{D−1}), (D, S), on the generator's device."""
     # Drawn as rows: a norm along contiguous memory is many times faster, and so are the products that follow.
     rows = torch.randn(num_slices, dim, generator=generator, device=generator.device, dtype=dtype)
-    # On a CPU in pieces too small for PyTorch to start its threads, which would take longer than the arithmetic.
-    for part in rows.split(max(1, (1 << 14) // dim)) if rows.device.type == "cpu" else (rows,):
+    # With several threads in pieces too small for PyTorch to start them: that would take longer than the arithmetic.
+    alone = rows.device.type != "cpu" or torch.get_num_threads() == 1
+    for part in (rows,) if alone else rows.split(max(1, (1 << 15) // dim)):
         part.div_(part.norm(dim=1, keepdim=True))
     return rows.mT
 
