@@ -36,8 +36,9 @@ Reduce = Callable[[Tensor, int], tuple[Tensor | int, int]]
 def block_shape(lead: int, samples: int, slices: int, device: torch.device) -> tuple[int, int]:
     """Leading indices and slices per block. Several leading indices only if one of them takes all slices."""
     size = CPU_BLOCK if device.type == "cpu" else DEVICE_BLOCK
-    width = min(slices, max(8, size // max(samples, 1)))
-    rows = max(1, size // max(samples * slices, 1)) if width == slices else 1
+    # Not too few slices even for large batches: products with the features would be slow.
+    width = min(slices, max(32, size // samples))
+    rows = max(1, size // (samples * slices)) if width == slices else 1
     return min(lead, rows), width
 
 

@@ -129,7 +129,7 @@ def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, own_sl
         shapes.add(kernel.block_shape(5, 30, 50, z.device))
         results.append(kernel_with_gradient(z, slices, rule))
     # One slice group at a time, several groups, one network, several networks, everything at once.
-    assert shapes == {(1, 8), (1, 20), (1, 50), (2, 50), (5, 50)}
+    assert shapes == {(1, 32), (1, 50), (2, 50), (5, 50)}
     for values, gradient in results[1:]:
         torch.testing.assert_close(values, results[0][0], rtol=1e-13, atol=0)
         torch.testing.assert_close(gradient, results[0][1], rtol=1e-12, atol=1e-15)
