@@ -292,7 +292,13 @@ def _rows(monitor: Monitor, task: Task, kappa: float, seed: int, preset: Preset)
 
 
 def _identity(task: Task, kappa: float, seed: int, preset: Preset) -> Iterator[tuple[str, Any]]:
-    yield from (("task", task.name), ("kappa", float(kappa)), ("seed", seed), ("preset", preset.name))
+    yield from (
+        ("origin", "measured"),
+        ("task", task.name),
+        ("kappa", float(kappa)),
+        ("seed", seed),
+        ("preset", preset.name),
+    )
 
 
 def _describe(folder: Path, card: dict[str, Any]) -> str:
