@@ -82,7 +82,8 @@ def plan(
     else:
         with open_run(folder, settings, force=force) as run:
             rows = evaluate(model, task, recording, protocol, seed=seed, cost=cost, device=device, progress=progress)
-            labels = {name: settings[name] for name in ("task", "kappa", "training_seed", "preset", "cost")}
+            labels = {"origin": "measured"}
+            labels |= {name: settings[name] for name in ("task", "kappa", "training_seed", "preset", "cost")}
             labels |= {"protocol": protocol.name, "solver": protocol.solver}
             for position, (name, value) in enumerate(labels.items()):
                 rows.insert(position, name, value)

@@ -29,6 +29,7 @@ from stable_worldmodel.solver import CEMSolver
 from torch import Tensor
 from visual_models import tiny_preset
 
+from theory.runs import read_rows
 from visual import evaluation
 from visual.ceiling import SimulatorCost
 from visual.checkpoint import WorldModel, describe_model, save_checkpoint
@@ -347,6 +348,9 @@ def test_a_finished_evaluation_is_left_alone(
     printed = capsys.readouterr().out
     assert "success" in printed
     assert "κ = 2 against κ = 1 on the same 2 pairs" in printed
+    rows = read_rows(folder)
+    assert list(rows)[:9] == "origin task kappa training_seed preset cost protocol solver pair".split()
+    assert rows.iloc[0, :9].tolist() == ["measured", "tworoom", 2.0, 1, "quick", "latent", "quick", "cem", 0]
     run()
     assert "is finished" in capsys.readouterr().out
     with pytest.raises(ValueError, match="holds a run with seed = 0, not 3"):
