@@ -41,7 +41,7 @@ Out = Annotated[Path | None, typer.Option(help="Folder for the figures (default:
 
 @app.command("list")
 def list_figures(results: Results = Path("results")) -> None:
-    """Name every figure, what it needs, and whether its rows exist."""
+    """Name every figure and table, what it needs, and whether its rows exist."""
     from rich.console import Console
     from rich.table import Table
 
@@ -57,8 +57,11 @@ def list_figures(results: Results = Path("results")) -> None:
 def _state(source: Any, results: Path) -> str:
     """Where a run's rows lie and of which commit, or the command that makes them."""
     from figures.catalog import MEASURED
+    from figures.visual_rows import VisualRuns
     from theory.runs import read_run
 
+    if isinstance(source, VisualRuns):
+        return _states(source, results)
     try:
         folder = source.folder(results)
     except ValueError:
@@ -70,15 +73,30 @@ def _state(source: Any, results: Path) -> str:
     return f"[green]{kind}[/green] {record.started[:10]}" + (f", commit {record.commit[:10]}" if record.commit else "")
 
 
+def _states(source: Any, results: Path) -> str:
+    """How many runs of a stage there are, or the command that makes one."""
+    from figures.catalog import MEASURED
+
+    try:
+        folders = source.folders(results)
+    except ValueError as error:
+        return f"[red]damaged[/red]: {error}"
+    if not folders:
+        return f"[yellow]not run[/yellow]: {source.command}"
+    published = sum(folder.is_relative_to(MEASURED) for folder in folders)
+    counts = {"computed": len(folders) - published, "published": published}
+    return ", ".join(f"[green]{kind}[/green] {count}" for kind, count in counts.items() if count)
+
+
 @app.command(hidden=True)
 def draw(names: list[str], results: Results = Path("results"), out: Out = None) -> None:
-    """Draw the named figures (PDF, PNG and the table behind them)."""
+    """Draw the named figures (PDF, PNG and the table behind them) and tables (Markdown, LaTeX, CSV)."""
     _draw(names, results, out)
 
 
 @app.command("all")
 def draw_all(results: Results = Path("results"), out: Out = None) -> None:
-    """Draw every figure."""
+    """Draw every figure and table."""
     from figures import catalog
 
     _draw(catalog.names(), results, out)
@@ -117,7 +135,7 @@ def publish(
     from figures.publish import publish as copy
     from theory.runs import finished_run
 
-    known = {source.path: source for name in catalog.names() for source in catalog.get(name).needs}
+    known = catalog.runs(results)
     unknown = [run for run in runs or [] if run not in known]
     if unknown:
         raise ValueError(f"There is no run {unknown[0]!r} to publish; the runs are {', '.join(sorted(known))}.")

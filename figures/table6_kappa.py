@@ -1,0 +1,80 @@
+"""Planning success against the anisotropy bound (paper, Table 6), ours beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from figures import published, visual_rows
+from figures.catalog import RESULTS, Table
+from figures.tables import trim
+
+PUBLISHED = "published (n = 50, 1 seed)"
+BASELINE = "published (n = 50, 3 seeds)"
+
+
+def data(episodes: pd.DataFrame) -> pd.DataFrame:
+    """Success in percent by task and κ, published and measured (``low`` and ``high``: Wilson's interval).
+
+    Parameters
+    ----------
+    episodes
+        Rows of :func:`figures.visual_rows.planned`.
+    """
+    sweep = published.read("table6_kappa").assign(have=PUBLISHED, origin="published")
+    lewm = published.read("fig02_success").query("method == 'LeWM'").drop(columns="method")
+    rates = visual_rows.success_rates(episodes)
+    rates = rates.assign(have=visual_rows.describe(episodes), source=visual_rows.describe(episodes))
+    tables = [lewm.assign(have=BASELINE, origin="published"), sweep, rates]
+    return pd.concat([table for table in tables if not table.empty], ignore_index=True).reindex(
+        columns=["task", "kappa", "success_percent", "low", "high", "pairs", "seeds", "have", "origin", "source"]
+    )
+
+
+def layout(frame: pd.DataFrame) -> pd.DataFrame:
+    """One line per κ and source, one column per task."""
+    lines = []
+    published_rows = frame["origin"] == "published"
+    here = frame.loc[~published_rows, "have"]
+    for kappa in sorted(frame["kappa"].unique()):
+        at = frame["kappa"] == kappa
+        for have, part in (
+            (BASELINE if kappa == 1 else PUBLISHED, frame[at & published_rows]),
+            (visual_rows.describe(frame[~published_rows]) if here.empty else here.iloc[0], frame[at & ~published_rows]),
+        ):
+            line = {"κ": f"{kappa:g}", "source": have}
+            for task, title in visual_rows.TITLES.items():
+                cell = part[part["task"] == task]
+                line[title] = visual_rows.NOT_RUN if cell.empty else _cell(cell.iloc[0])
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def _cell(row: pd.Series) -> str:
+    interval = f" [{row['low']:.0f}, {row['high']:.0f}]" if row["low"] == row["low"] else ""
+    return trim(row["success_percent"]) + interval
+
+
+def read(results: Path) -> pd.DataFrame:
+    """:func:`data` of the runs under ``results``."""
+    return data(visual_rows.planned(results))
+
+
+TABLE = Table(
+    name="table6_kappa",
+    caption="Planning success (%) across anisotropy bounds. Published: one run for each κ > 1 and the mean of three "
+    "seeds at κ = 1, on 50 pairs. Here: mean over seeds with its 95 % Wilson interval on n pairs.",
+    needs=(visual_rows.PLAN,),
+    read=read,
+    layout=layout,
+)
+
+
+def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
+    """Write the table from rows on disk."""
+    return TABLE.render(results, folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,325 @@
+"""The finished runs of ``python -m visual``: all of a stage, those under ``results/`` first, then the published ones.
+
+A figure draws models that were trained and judged alike. So it draws one preset and one protocol: those that most of
+the finished runs have, the larger preset in case of a tie.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from figures import catalog
+from theory.runs import ROWS_FILE, finished_run
+from visual.statistics import Rate, wilson_interval
+from visual.tasks import PAPER_TASKS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Names and titles of the paper's tasks, in its order.
+TITLES: dict[str, str] = {task.name: task.title for task in PAPER_TASKS}
+TASKS = tuple(TITLES)
+NOT_RUN = "not run"
+#: From the smallest to the largest.
+PRESETS = ("quick", "laptop", "paper")
+ORIGINS = ("measured", "synthetic")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage leaves behind.
+
+    Attributes
+    ----------
+    pattern
+        Its folders below ``visual/<task>/``.
+    command
+        What computes it; ``{task}`` is the task.
+    columns
+        Columns that a figure relies on, by file.
+    private
+        Files too large to publish, or of no use without the recording.
+    """
+
+    pattern: str
+    command: str
+    columns: dict[str, tuple[str, ...]]
+    private: tuple[str, ...] = ()
+
+
+_MODEL = ("origin", "task", "kappa", "training_seed", "preset")
+STAGES = {
+    "train": Stage(
+        "k*-s*-*/train",
+        "python -m visual train task={task} kappa=2",
+        {
+            ROWS_FILE: (
+                *("origin", "task", "kappa", "seed", "preset", "step", "prediction"),
+                *("target_condition", "target_high", "target_variances", "feature_spectrum"),
+            )
+        },
+        ("target_logits.pt",),
+    ),
+    "plan": Stage(
+        "k*-s*-*/plan-*",
+        "python -m visual plan task={task} kappa=2",
+        {
+            ROWS_FILE: (
+                *(*_MODEL, "cost", "protocol", "solver", "pair", "episode", "success"),
+                *("already_solved", "random_success"),
+            )
+        },
+    ),
+    "ceiling": Stage(
+        "simulator-*/plan-*",
+        "python -m visual plan task={task} cost=simulator",
+        {ROWS_FILE: ("origin", "task", "preset", "cost", "protocol", "solver", "pair", "success")},
+    ),
+    "candidates": Stage(
+        "candidates-*",
+        "python -m visual diagnose task={task} kappa=2",
+        {ROWS_FILE: ("origin", "task", "preset", "pair", "sequence", "source", "outcome", "already_solved")},
+        ("candidates.npz",),
+    ),
+    "diagnose": Stage(
+        "k*-s*-*/diagnose",
+        "python -m visual diagnose task={task} kappa=2",
+        {
+            ROWS_FILE: (*_MODEL, "pair", "sequences", "agreement_enc", "agreement_pred"),
+            "neighborhoods.parquet": (
+                *(*_MODEL, "pair", "row", "column", "first", "second", "task_cost", "latent_cost", "valid"),
+            ),
+        },
+    ),
+    "film": Stage(
+        "k*-s*-*/film*",
+        "python -m visual film task={task} kappa=2",
+        {ROWS_FILE: (*_MODEL, "pair", "step", "reached")},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class VisualRuns:
+    """All finished runs of a stage; a figure that needs them is also drawn without them, and says "not run".
+
+    Attributes
+    ----------
+    stage
+        A key of :data:`STAGES`.
+    task
+        One task; by default those of the paper.
+    """
+
+    stage: str
+    task: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Pattern of the folders relative to ``results/``."""
+        return f"visual/{self.task or '*'}/{STAGES[self.stage].pattern}"
+
+    @property
+    def command(self) -> str:
+        """The command that computes one of them."""
+        return STAGES[self.stage].command.format(task=self.task or "tworoom")
+
+    def sources(self, results: Path) -> list[catalog.Source]:
+        """Every finished run, each as a source of its own; a path found twice is the one under ``results``.
+
+        Raises
+        ------
+        ValueError
+            If one of them is damaged.
+        """
+        tasks = (self.task,) if self.task else TASKS
+        pattern = STAGES[self.stage].pattern
+        paths = sorted(
+            {
+                folder.relative_to(root).as_posix()
+                for root in (results, catalog.MEASURED)
+                for task in tasks
+                for folder in (root / "visual" / task).glob(pattern)
+                if folder.is_dir()
+            }
+        )
+        private = STAGES[self.stage].private
+        sources = [catalog.Source(path, self._command(path), private) for path in paths]
+        return [source for source in sources if source.folder(results) is not None]
+
+    def _command(self, path: str) -> str:
+        return STAGES[self.stage].command.format(task=Path(path).parts[1])
+
+    def folders(self, results: Path) -> list[Path]:
+        """Folders of :meth:`sources`."""
+        return [source.require(results) for source in self.sources(results)]
+
+    def require(self, results: Path) -> None:
+        """``ValueError`` if a run is damaged; none at all is no error."""
+        self.sources(results)
+
+    def rows(self, results: Path, file: str = ROWS_FILE) -> pd.DataFrame:
+        """Rows of one file of every run, with the run's path in the column ``run``; empty if there is no run.
+
+        Raises
+        ------
+        ValueError
+            If a file cannot be read, is empty, lacks a column, or its rows have another origin or task.
+        """
+        import pandas as pd
+
+        columns = STAGES[self.stage].columns[file]
+        parts = []
+        for source in self.sources(results):
+            folder = source.require(results)
+            if not (folder / file).is_file():
+                continue
+            try:
+                part = pd.read_parquet(folder / file)
+            except Exception as error:
+                raise ValueError(f"{folder / file} is not a readable Parquet file ({type(error).__name__}).") from None
+            place = f"{source.path}/{file}"
+            missing = [column for column in columns if column not in part.columns]
+            if missing:
+                raise ValueError(f"{place} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}.")
+            if part.empty:
+                raise ValueError(f"{place} holds no rows.")
+            if not part["origin"].isin(ORIGINS).all():
+                raise ValueError(f"{place} must say in origin whether its rows are {' or '.join(ORIGINS)}.")
+            if not (part["task"] == Path(source.path).parts[1]).all():
+                raise ValueError(f"{place} holds rows of another task than its folder.")
+            parts.append(part.assign(run=source.path))
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*columns, "run"])
+
+    def cards(self, results: Path, file: str = "model.json") -> dict[str, dict[str, Any]]:
+        """One JSON file of every run, by the run's path.
+
+        Raises
+        ------
+        ValueError
+            If a file is no JSON object.
+        """
+        cards = {}
+        for source in self.sources(results):
+            path = source.require(results) / file
+            try:
+                card = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                raise ValueError(f"{path} cannot be read; make it again with `{source.command} force=true`.") from None
+            if not isinstance(card, dict):
+                raise ValueError(f"{path} must hold a JSON object.")
+            cards[source.path] = card
+        return cards
+
+    def settings(self, results: Path) -> dict[str, dict[str, Any]]:
+        """Settings of every run, by the run's path."""
+        found = {}
+        for source in self.sources(results):
+            record = finished_run(source.require(results))
+            assert record is not None
+            found[source.path] = record.settings
+        return found
+
+
+TRAIN = VisualRuns("train")
+PLAN = VisualRuns("plan")
+CEILING = VisualRuns("ceiling")
+CANDIDATES = VisualRuns("candidates")
+DIAGNOSE = VisualRuns("diagnose")
+FILM = VisualRuns("film")
+
+
+def one_setting(rows: pd.DataFrame, columns: Sequence[str] = ("preset",)) -> pd.DataFrame:
+    """The rows whose ``columns`` have the values that most runs have; the larger preset wins a tie."""
+    if rows.empty:
+        return rows
+    runs = rows.drop_duplicates(["run", *columns])
+    sizes = runs.groupby(list(columns))["run"].nunique()
+
+    def rank(key: Any) -> tuple[int, int, str]:
+        values = key if isinstance(key, tuple) else (key,)
+        size = max((PRESETS.index(value) for value in values if value in PRESETS), default=-1)
+        return int(sizes.loc[key]), size, str(values)
+
+    best = max(sizes.index, key=rank)
+    keep = (rows[list(columns)] == list(best if isinstance(best, tuple) else (best,))).all(axis=1)
+    return rows[keep].reset_index(drop=True)
+
+
+def planned(results: Path) -> pd.DataFrame:
+    """Episodes planned with CEM on the latent cost, of one preset and one protocol."""
+    rows = PLAN.rows(results)
+    rows = rows[(rows["cost"] == "latent") & (rows["solver"] == "cem")]
+    return one_setting(rows, ("preset", "protocol"))
+
+
+def success_rates(rows: pd.DataFrame, column: str = "success") -> pd.DataFrame:
+    """Success by task and κ, in percent.
+
+    Parameters
+    ----------
+    rows
+        Rows of :func:`planned`.
+    column
+        ``success``, ``random_success`` or ``already_solved``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``task, kappa, success_percent, low, high, pairs, seeds, origin, preset, protocol``. ``low`` and ``high`` are
+        Wilson's interval of the rate on ``pairs`` pairs: seeds share their pairs, so the mean over seeds is treated as
+        one rate on the pairs, rounded to a whole number of successes, and never as more pairs.
+    """
+    import pandas as pd
+
+    table = []
+    for (task, kappa), group in rows.groupby(["task", "kappa"]):
+        rate = pooled_interval(group, column)
+        first = group.iloc[0]
+        table.append(
+            {
+                "task": task,
+                "kappa": float(kappa),
+                "success_percent": 100 * float(group[column].astype(float).mean()),
+                "low": 100 * rate.low,
+                "high": 100 * rate.high,
+                "pairs": rate.count,
+                "seeds": group["training_seed"].nunique(),
+                **{name: first[name] for name in ("origin", "preset", "protocol")},
+            }
+        )
+    names = ["task", "kappa", "success_percent", "low", "high", "pairs", "seeds", "origin", "preset", "protocol"]
+    return pd.DataFrame(table, columns=names)
+
+
+def pooled_interval(rows: pd.DataFrame, column: str = "success") -> Rate:
+    """Wilson's interval of the mean rate over seeds, on as many pairs as there are distinct ones."""
+    count = int(rows["pair"].nunique())
+    return wilson_interval(round(float(rows[column].astype(float).mean()) * count), count)
+
+
+def describe(rows: pd.DataFrame, count: str = "pair", noun: str = "n") -> str:
+    """What a figure has: "measured here (laptop preset, n = 200, 3 seeds)", or "not run"."""
+    if rows.empty:
+        return f"measured here: {NOT_RUN}"
+    origin = "synthetic" if "synthetic" in set(rows["origin"]) else "measured here"
+    parts = [f"{rows['preset'].iloc[0]} preset"]
+    if count in rows:
+        sizes = sorted(set(rows.groupby("run")[count].nunique())) if "run" in rows else sorted(set(rows[count]))
+        parts.append(f"{noun} = {sizes[0]:.0f}" if len(sizes) == 1 else f"{noun} = {sizes[0]:.0f} to {sizes[-1]:.0f}")
+    seeds = _seed_counts(rows)
+    if seeds:
+        parts.append(f"{seeds[0]} seed{'s' * (seeds[0] != 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds")
+    return f"{origin} ({', '.join(parts)})"
+
+
+def _seed_counts(rows: pd.DataFrame) -> list[int]:
+    if "seeds" in rows:
+        return sorted({int(value) for value in rows["seeds"]})
+    name = "training_seed" if "training_seed" in rows else "seed"
+    keys = [key for key in ("task", "kappa") if key in rows]
+    return sorted(set(rows.groupby(keys)[name].nunique())) if name in rows and keys else []
