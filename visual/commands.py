@@ -80,6 +80,43 @@ def plan(config: DictConfig) -> None:
         )
 
 
+def study(config: DictConfig) -> None:
+    """Run what is missing of a comparison, or list it."""
+    from pathlib import Path
+
+    from visual import study as studies
+    from visual.model import load_preset
+    from visual.planning import load_protocol
+    from visual.study_report import ConsoleReport, print_jobs
+
+    wanted = studies.Study(
+        tasks=tuple(str(task) for task in _list(config, "tasks")),
+        kappas=tuple(float(kappa) for kappa in _list(config, "kappas")),
+        seeds=tuple(int(seed) for seed in _list(config, "seeds")),
+        preset=load_preset(config.preset).name,
+        protocol=load_protocol(config.protocol),
+        pairs=config.pairs,
+        ceiling_pairs=config.ceiling_pairs,
+        stages=tuple(_list(config, "stages")),
+        data=Path(config.data),
+        out=Path(config.out),
+        published=None if config.published is None else Path(config.published),
+    )
+    if config.dry_run:
+        print_jobs(wanted)
+        return
+    with ConsoleReport(wanted) as report:
+        studies.run(wanted, workers=config.workers, report=report)
+
+
+def _list(config: DictConfig, name: str) -> list[Any]:
+    if OmegaConf.is_missing(config, name):
+        raise ValueError(f"{name} is missing; give a list, for example {name}=[tworoom].")
+    values = OmegaConf.to_container(config[name]) if OmegaConf.is_list(config[name]) else [config[name]]
+    assert isinstance(values, list)
+    return values
+
+
 def _require_task(config: DictConfig) -> None:
     from visual.tasks import TASKS
 
