@@ -6,7 +6,7 @@
 - :mod:`toy2d.planning`: planning on an imposed line
 - :mod:`toy2d.measure`: metric, folds, prediction error and regret of a trained network
 - :mod:`toy2d.example`: one planning case, drawn
-- :mod:`toy2d.sweeps`: the noise, κ and over-complete sweeps
+- :mod:`toy2d.sweeps`: the noise, κ and over-complete sweeps, and diagonal against full targets
 
 Columns of the rows
 -------------------
@@ -30,6 +30,8 @@ One row for each seed and setting. ``experiment``, ``observation``, ``sigma``, `
     Share of the feature variance that the best affine map of the state does not explain.
 ``target_variances``, ``target_condition``
     The learned Λ, sorted, largest first, and its condition number.
+``target``, ``noise_ratio``, ``noise_angle``
+    "diagonal" or "full", and the shape of the noise (:class:`toy2d.system.ToySystem`); in the diagonal sweep only.
 ``action_tail_share``
     Share of planned actions with a component beyond 3 standard deviations of the training actions.
 ``regularizer``

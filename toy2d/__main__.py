@@ -1,4 +1,4 @@
-"""Commands: ``python -m toy2d noise-sweep | kappa-sweep | overcomplete``."""
+"""Commands: ``python -m toy2d noise-sweep | kappa-sweep | overcomplete | diagonal``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Seeds = Annotated[int | None, typer.Option(help="Number of seeds, 0, 1, 2, … (default: ten; over-complete: five).")]
+Seeds = Annotated[int | None, typer.Option(help="Number of seeds (default: ten; over-complete and diagonal: five).")]
 Steps = Annotated[int | None, typer.Option(help="Training steps.")]
 Out = Annotated[
     Path | None, typer.Option(help="Folder of the run (default: results/toy2d/NAME, with --quick results/quick/…).")
@@ -72,6 +72,19 @@ def overcomplete(
     _run("overcomplete", seeds, steps, out, threads, quick, force)
 
 
+@app.command("diagonal")
+def diagonal(
+    seeds: Seeds = None,
+    steps: Steps = None,
+    out: Out = None,
+    threads: Threads = None,
+    quick: Quick = False,
+    force: Force = False,
+) -> None:
+    """Diagonal against full targets, with noise along the state's axes and turned against them; seeds from 10 on."""
+    _run("diagonal", seeds, steps, out, threads, quick, force)
+
+
 def plan(name: str, seeds: int | None = None, steps: int | None = None, *, quick: bool = False) -> Sweep:
     """The sweep of this name; what is not given is the full run's, or the quick one's."""
     from toy2d import sweeps
@@ -80,6 +93,7 @@ def plan(name: str, seeds: int | None = None, steps: int | None = None, *, quick
         "noise-sweep": sweeps.noise_plan,
         "kappa-sweep": sweeps.kappa_plan,
         "overcomplete": sweeps.overcomplete_plan,
+        "diagonal": sweeps.diagonal_plan,
     }
     options = {"seeds": QUICK_SEEDS, "steps": QUICK_STEPS, "lines": QUICK_LINES} if quick else {}
     given = {"seeds": seeds, "steps": steps}

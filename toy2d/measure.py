@@ -76,7 +76,7 @@ def prediction_error(
     mass = torch.tensor([a * b for a, b in itertools.product(weights, repeat=2)], dtype=state.dtype)
     mass = mass / mass.sum()
     mean = system.conditional_mean(state, action)
-    following = mean[:, None] + system.noise_std * offsets
+    following = mean[:, None] + offsets @ torch.tensor(system.noise_factor.T, dtype=state.dtype)
     latents = encoder(system.observe(following).flatten(0, 1)[None])[0].view(len(state), len(mass), -1)
     expected = torch.einsum("nkd,k->nd", latents, mass)
     current = encoder(system.observe(state)[None])

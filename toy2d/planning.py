@@ -100,7 +100,7 @@ def predictor_inputs(system: ToySystem, encoder: StackedMLP, cases: PlanningCase
     """What the predictor of J_pred sees along each line: the current latent, and the action whose outcome is y."""
     latent = encoder(system.observe(cases.state)[None])[0]
     action = system.action_for(cases.state, cases.point)
-    slope = cases.direction / torch.as_tensor(system.action_gain, dtype=action.dtype)
+    slope = system.solve_gain(cases.direction)
     return LineInputs(torch.cat((latent, action), 1), torch.cat((torch.zeros_like(latent), slope), 1))
 
 

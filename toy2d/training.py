@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from theory.regularizer import LambdaReg, attach_target, draw_slices
+from theory.regularizer import FullTarget, LambdaReg, attach_target, draw_slices
 from theory.spd import check_count, check_kappa, check_scale
 from toy2d.networks import HIDDEN, StackedMLP
 from toy2d.system import Observation, ToySystem
@@ -51,6 +51,8 @@ class Case:
         Process-noise standard deviation, and the target's condition-number bound κ ≥ 1.
     observation
         What the encoder sees (:class:`toy2d.system.ToySystem`).
+    noise_ratio, noise_angle
+        Shape of the noise, there too.
 
     Raises
     ------
@@ -62,6 +64,8 @@ class Case:
     sigma: float
     kappa: float = 1.0
     observation: Observation = "identity"
+    noise_ratio: float = 1.0
+    noise_angle: float = 0.0
 
     def __post_init__(self) -> None:
         check_count(self.seed, "seed", 0)
@@ -71,7 +75,12 @@ class Case:
     @property
     def system(self) -> ToySystem:
         """The system this network learns."""
-        return ToySystem(noise_std=self.sigma, observation=self.observation)
+        return ToySystem(
+            noise_std=self.sigma,
+            observation=self.observation,
+            noise_ratio=self.noise_ratio,
+            noise_angle=self.noise_angle,
+        )
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,8 @@ class TrainSettings:
         Width of the hidden layers.
     linear_encoder
         Leave the encoder its linear path only.
+    full_target
+        Learn a full target covariance (:class:`theory.regularizer.FullTarget`) in place of ΛReg's diagonal one.
     """
 
     steps: int = 2000
@@ -108,6 +119,7 @@ class TrainSettings:
     latent_dim: int = 2
     hidden: int = HIDDEN
     linear_encoder: bool = False
+    full_target: bool = False
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "num_slices", "hidden"):
@@ -129,7 +141,7 @@ class TrainedStack:
     encoder, predictor
         (S, N, 2) → (S, N, D), and (S, N, D + 2) → (S, N, D) from the latent and the action.
     target_variances
-        The learned Λ, (S, D).
+        The learned Λ, (S, D): eigenvalues of the target, if that is full.
     statistic
         The regulariser's value at the last step, (S,).
     """
@@ -169,7 +181,8 @@ def train(
     skip = torch.eye(dim + 2, dim).expand(size, -1, -1)
     predictor = StackedMLP(skip, generators, hidden=settings.hidden)
     kappas = torch.tensor([case.kappa for case in cases], dtype=torch.float64)
-    regularizer = LambdaReg(dim, kappa=kappas, num_slices=settings.num_slices, batch_shape=(size,))
+    target = FullTarget(dim, kappas, (size,)) if settings.full_target else None
+    regularizer = LambdaReg(dim, kappa=kappas, num_slices=settings.num_slices, batch_shape=(size,), target=target)
     optimizer = _optimizer(encoder, predictor, regularizer, settings)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * step / settings.steps))
@@ -231,8 +244,9 @@ def training_batches(cases: Sequence[Case], batch_size: int) -> Iterator[tuple[T
     index = torch.tensor([seeds.index(case.seed) for case in cases])
     generators = [seeded_generator(seed, _TRAIN_STREAM) for seed in seeds]
     std = torch.tensor(systems[0].state_std)
-    gain = torch.tensor(np.stack([system.action_gain for system in systems]), dtype=std.dtype)[:, None]
-    sigma = torch.tensor([system.noise_std for system in systems])[:, None, None]
+    # Transposed, since states are rows. A diagonal matrix rounds no more than its diagonal would.
+    gain = torch.tensor(np.stack([system.action_matrix.T for system in systems]), dtype=std.dtype)
+    noise = torch.tensor(np.stack([system.noise_factor.T for system in systems]), dtype=std.dtype)
     warped = torch.tensor([case.observation == "nonlinear" for case in cases])
     warp = ToySystem(noise_std=0.0, observation="nonlinear").observe
     while True:
@@ -240,7 +254,7 @@ def training_batches(cases: Sequence[Case], batch_size: int) -> Iterator[tuple[T
         for draws in torch.stack(blocks, dim=1):
             normal = draws[index]
             state, action = normal[:, 0] * std, normal[:, 1]
-            following = systems[0].decay * state + gain * action + sigma * normal[:, 2]
+            following = systems[0].decay * state + action @ gain + normal[:, 2] @ noise
             observed = torch.cat((state, following), dim=1)
             if warped.any():
                 observed[warped] = warp(observed[warped])
