@@ -49,6 +49,8 @@ def list_figures(results: Results = Path("results")) -> None:
 
     table = Table("figure", "needs", "rows", box=None, pad_edge=False)
     for name in catalog.names():
+        if not catalog.get(name).needs:
+            table.add_row(name, "", "[green]none needed[/green]: closed forms")
         for index, source in enumerate(catalog.get(name).needs):
             table.add_row(name if index == 0 else "", source.path, _state(source, results))
     Console().print(table)

@@ -103,6 +103,7 @@ class Source:
 NOISE_SWEEP = Source("toy2d/noise-sweep", "python -m toy2d noise-sweep")
 KAPPA_SWEEP = Source("toy2d/kappa-sweep", "python -m toy2d kappa-sweep")
 OVERCOMPLETE = Source("toy2d/overcomplete", "python -m toy2d overcomplete")
+DIAGONAL = Source("toy2d/diagonal", "python -m toy2d diagonal")
 
 
 @dataclass(frozen=True)

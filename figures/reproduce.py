@@ -177,7 +177,7 @@ def _training(run: RunRecord) -> list[dict[str, Any]]:
 
 def _pictures(folder: Path, sources: Sequence[catalog.Source], bar: Progress) -> list[Picture]:
     """Draw the figures that need nothing but these sweeps."""
-    figures = [figure for figure in map(catalog.get, catalog.names()) if set(figure.needs) <= set(sources)]
+    figures = [figure for figure in map(catalog.get, catalog.names()) if figure.needs and {*figure.needs} <= {*sources}]
     figures.sort(key=lambda figure: (figure.name != _FIRST, figure.name))
     task = bar.add_task("figures", total=len(figures))
     pictures = []

@@ -99,6 +99,25 @@ def overcomplete_rows(seeds: int = 5, dims: Sequence[int] = (2, 3, 4, 8), origin
     )
 
 
+def diagonal_rows(seeds: int = 5, origin: str = "synthetic") -> pd.DataFrame:
+    rng = np.random.default_rng(14)
+    shapes = {(1.0, 0.0): (0.33, 0.0, 1.0), (4.0, 45.0): (0.45, 0.16, 0.8)}
+    cases = [
+        ("diagonal", 0.01, 1.0, (1.0, 0.0)),
+        *(("diagonal", 0.5, kappa, shape) for shape in shapes for kappa in (1.0, 2.0, CONDITION)),
+        *(("full", 0.5, kappa, shape) for shape in shapes for kappa in (2.0, CONDITION)),
+    ]
+    rows = []
+    for target, sigma, kappa, shape in cases:
+        for seed in range(10, 10 + seeds):
+            regret = abs(closed_form(kappa) + 0.004 + 0.003 * rng.standard_normal())
+            entries = dict(zip(("metric_11", "metric_12", "metric_22"), shapes[shape], strict=True))
+            made = row("diagonal", seed, regret, rng, origin, sigma=sigma, kappa=kappa) | entries
+            made["metric_12"] += 0.01 * rng.standard_normal()
+            rows.append(made | {"target": target, "noise_ratio": shape[0], "noise_angle": shape[1]})
+    return pd.DataFrame(rows)
+
+
 def example() -> dict[str, np.ndarray]:
     """Arrays of the toy's example.npz, for a metric M = diag(0.33, 1) bent a little by a cubic term."""
     state_cov, metric = np.diag([3.0625, 1.0]), np.array([[0.33, 0.012], [0.012, 0.98]])

@@ -1,4 +1,4 @@
-"""A results folder with small synthetic runs of the three sweeps."""
+"""A results folder with small synthetic runs of the toy's sweeps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_rows import example, kappa_rows, noise_rows, overcomplete_rows
+from toy_rows import diagonal_rows, example, kappa_rows, noise_rows, overcomplete_rows
 
 from theory.runs import open_run
 
@@ -16,6 +16,7 @@ def write_results(root: Path, origin: str = "synthetic") -> Path:
         "noise-sweep": noise_rows(seeds=5, origin=origin),
         "kappa-sweep": kappa_rows(seeds=5, origin=origin),
         "overcomplete": overcomplete_rows(origin=origin),
+        "diagonal": diagonal_rows(origin=origin),
     }
     for name, rows in sweeps.items():
         with open_run(root / "toy2d" / name, {"experiment": name, "seeds": 5}) as run:
