@@ -24,7 +24,11 @@ def data(episodes: pd.DataFrame) -> pd.DataFrame:
         Rows of :func:`figures.visual_rows.planned`.
     """
     printed = published.read("table4_seeds").assign(have=PUBLISHED, origin="published", pairs=50)
-    lewm = published.read("fig02_success").query("method == 'LeWM'").assign(have=PUBLISHED, origin="published", seed="mean")
+    lewm = (
+        published.read("fig02_success")
+        .query("method == 'LeWM'")
+        .assign(have=PUBLISHED, origin="published", seed="mean")
+    )
     table = [printed, lewm.drop(columns=["method", "seeds"])]
     for task in visual_rows.TASKS:
         for kappa in KAPPAS:
@@ -37,7 +41,9 @@ def data(episodes: pd.DataFrame) -> pd.DataFrame:
             cells |= {"origin": group["origin"].iloc[0], "pairs": group["pair"].nunique()}
             each = 100 * group.groupby("training_seed")["success"].mean()
             rate = visual_rows.pooled_interval(group)
-            table.append(pd.DataFrame([{**cells, "seed": str(seed), "success_percent": each[seed]} for seed in each.index]))
+            table.append(
+                pd.DataFrame([{**cells, "seed": str(seed), "success_percent": each[seed]} for seed in each.index])
+            )
             mean = {"success_percent": each.mean(), "low": 100 * rate.low, "high": 100 * rate.high}
             table.append(pd.DataFrame([{**cells, "seed": "mean", **mean}]))
     columns = ["task", "kappa", "seed", "success_percent", "low", "high", "pairs", "have", "origin", "source"]

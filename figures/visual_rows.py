@@ -272,7 +272,7 @@ def success_rates(rows: pd.DataFrame, column: str = "success") -> pd.DataFrame:
     pandas.DataFrame
         ``task, kappa, success_percent, low, high, pairs, seeds, origin, preset, protocol``. ``low`` and ``high`` are
         Wilson's interval of the rate on ``pairs`` pairs: seeds share their pairs, so the mean over seeds is treated as
-        one rate on the pairs, rounded to a whole number of successes, and never as more pairs.
+        one rate on these pairs and never as one on more.
     """
     import pandas as pd
 
@@ -299,21 +299,34 @@ def success_rates(rows: pd.DataFrame, column: str = "success") -> pd.DataFrame:
 def pooled_interval(rows: pd.DataFrame, column: str = "success") -> Rate:
     """Wilson's interval of the mean rate over seeds, on as many pairs as there are distinct ones."""
     count = int(rows["pair"].nunique())
-    return wilson_interval(round(float(rows[column].astype(float).mean()) * count), count)
+    # The formula takes a mean over seeds as it takes a count: rounding it would move the interval off the mean.
+    return wilson_interval(float(rows[column].astype(float).mean()) * count, count)  # type: ignore[arg-type]
 
 
 def describe(rows: pd.DataFrame, count: str = "pair", noun: str = "n") -> str:
-    """What a figure has: "measured here (laptop preset, n = 200, 3 seeds)", or "not run"."""
+    """What a figure has: "measured here (laptop preset, n = 200, 3 seeds)", or "not run".
+
+    Parameters
+    ----------
+    rows
+        Rows with ``origin`` and ``preset``, and where there are seeds, ``training_seed``, ``seed`` or ``seeds``.
+    count
+        The column of pairs, counted in each ``run``, or a column that holds their number.
+    noun
+        What the number is called.
+    """
     if rows.empty:
         return f"measured here: {NOT_RUN}"
     origin = "synthetic" if "synthetic" in set(rows["origin"]) else "measured here"
     parts = [f"{rows['preset'].iloc[0]} preset"]
     if count in rows:
-        sizes = sorted(set(rows.groupby("run")[count].nunique())) if "run" in rows else sorted(set(rows[count]))
+        sizes = sorted(set(rows.groupby("run")[count].nunique())) if count == "pair" else sorted(set(rows[count]))
         parts.append(f"{noun} = {sizes[0]:.0f}" if len(sizes) == 1 else f"{noun} = {sizes[0]:.0f} to {sizes[-1]:.0f}")
     seeds = _seed_counts(rows)
     if seeds:
-        parts.append(f"{seeds[0]} seed{'s' * (seeds[0] != 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds")
+        parts.append(
+            f"{seeds[0]} seed{'s' * (seeds[0] != 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
+        )
     return f"{origin} ({', '.join(parts)})"
 
 
