@@ -149,6 +149,31 @@ def publish(
 
 
 @app.command()
+def visual(
+    task: str,
+    results: Results = Path("results"),
+    out: Annotated[Path | None, typer.Option(help="Folder for the report (default: RESULTS/visual/TASK).")] = None,
+) -> None:
+    """Write the report of one visual task: tables, words and pictures of its finished runs; nothing is trained."""
+    from figures.visual_report import write
+
+    for path in write(task, results, out):
+        print(path)
+
+
+@app.command()
+def comparison(
+    results: Results = Path("figures/measured"),
+    page: Annotated[Path | None, typer.Option(help="The page (default: docs/comparison.md).")] = None,
+) -> None:
+    """Write the tables of the four-task comparison into its page, from published runs."""
+    from figures.comparison import PAGE, write_page
+
+    write_page(results, page or PAGE)
+    print(page or PAGE)
+
+
+@app.command()
 def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A small toy, exact claims only, under a minute.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for everything written.")] = Path("results"),

@@ -188,7 +188,7 @@ def to_html(report: Report) -> str:
     ]
     if report.pictures:
         parts.append("<h2>Figures</h2>")
-        parts += [_figure(picture) for picture in report.pictures]
+        parts += [figure_html(picture) for picture in report.pictures]
     parts.append("<h2>Claims</h2>")
     for name, claims in sections(report.claims).items():
         parts += [f"<h3>{escape(name)}</h3>", _claims_table(claims)]
@@ -207,7 +207,8 @@ def to_html(report: Report) -> str:
     return "\n".join(parts)
 
 
-def _figure(picture: Picture) -> str:
+def figure_html(picture: Picture) -> str:
+    """A picture with its caption, as a data URI."""
     content = _read(picture.path)
     # A PNG's width in pixels stands in bytes 16 to 19; it is shown a third larger than in print.
     width = round(int.from_bytes(content[16:20], "big") * 96 / _IMAGE_WIDTH_DPI)

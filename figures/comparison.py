@@ -1,0 +1,305 @@
+"""The comparison of κ = 1 with κ > 1 as tables: success, paired differences, ordering, targets, time.
+
+Everything is computed from the rows of finished runs; nothing is stored here. :func:`sections` gives the tables of one
+task or of all, :func:`fill` writes them between the markers of a Markdown page whose text a person wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from figures.tables import BLANK, markdown, number
+from figures.visual_rows import CEILING, DIAGNOSE, TITLES, TRAIN, one_setting, planned
+from theory.runs import write_atomic
+from visual.permutation import bootstrap_interval, sign_flip_p_value
+from visual.statistics import mcnemar_exact, wilson_interval
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: The page of the really-run comparison.
+PAGE = Path("docs/comparison.md")
+_MARK = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table.
+
+    Attributes
+    ----------
+    name, title
+        Name in the markers of a page; heading.
+    table
+        Cells of text under column heads.
+    note
+        How to read it.
+    """
+
+    name: str
+    title: str
+    table: pd.DataFrame
+    note: str
+
+
+def sections(results: Path, task: str | None = None) -> list[Section]:
+    """Every table of the comparison that has rows.
+
+    Parameters
+    ----------
+    results
+        Folder of runs; published runs count where it has none.
+    task
+        One task; by default all that were run.
+
+    Raises
+    ------
+    ValueError
+        If rows are damaged or lack a column.
+    """
+    episodes = _of_task(planned(results), task)
+    ordering = _of_task(one_setting(DIAGNOSE.rows(results)), task)
+    training = _of_task(one_setting(TRAIN.rows(results)), task)
+    found = [
+        Section(
+            "success", "Success on held-out pairs", success(episodes, _of_task(CEILING.rows(results), task)), _RATE
+        ),
+        Section("differences", "κ > 1 against κ = 1, paired", differences(episodes), _DIFFERENCE),
+        Section("ordering", "Do the costs order outcomes?", agreement(ordering), _ORDER),
+        Section("ordering-differences", "Ordering, paired", ordering_differences(ordering), _ORDER_DIFFERENCE),
+        Section("training", "What training ended with", trained(training, TRAIN.cards(results)), _TRAINED),
+    ]
+    return [section for section in found if not section.table.empty]
+
+
+def success(episodes: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
+    """One row per task and κ: the rate of each seed with its interval, and what belongs beside it."""
+
+    def row(group: pd.DataFrame) -> dict[str, str]:
+        by_seed = [part for _, part in group.groupby("training_seed")]
+        first = by_seed[0]
+        floor = wilson_interval(int(first["random_success"].sum()), len(first))
+        unsolved = group[~group["already_solved"].astype(bool)]
+        return {
+            "success, % (by training seed) [95 %]": "; ".join(_rate(part["success"]) for part in by_seed),
+            "pairs": str(len(first)),
+            "random actions": f"{100 * floor.rate:.0f} [{100 * floor.low:.0f}, {100 * floor.high:.0f}]",
+            "solved at the start": f"{100 * first['already_solved'].mean():.0f}",
+            "unsolved pairs only": f"{100 * unsolved['success'].mean():.1f}",
+            "ceiling": _ceiling(ceilings, str(first["task"].iloc[0])),
+            "s per solve": number(group["seconds"].sum() / max(1, group["solves"].sum()), ".2f"),
+        }
+
+    return _by_model(episodes, row)
+
+
+def differences(episodes: pd.DataFrame) -> pd.DataFrame:
+    """One row per task and κ > 1: points gained over κ = 1 on the same pairs and seeds, with both kinds of test."""
+
+    def row(base: pd.DataFrame, other: pd.DataFrame) -> dict[str, str]:
+        joined = _joined(base, other, "success").astype({"success": int, "success_base": int})
+        joined["gain"] = joined["success"] - joined["success_base"]
+        by_seed = [part for _, part in joined.groupby("training_seed")]
+        by_pair = joined.groupby(["episode", "pair"], as_index=False)["gain"].sum()
+        low, high = bootstrap_interval(by_pair["gain"] / len(by_seed), by_pair["episode"])
+        gains = [100 * float(part["gain"].mean()) for part in by_seed]
+        tests = [mcnemar_exact(part["success_base"], part["success"]) for part in by_seed]
+        return {
+            "points, mean": number(float(np.mean(gains)), "+.1f"),
+            "[95 %, over pairs]": f"[{number(100 * low, '+.1f')}, {number(100 * high, '+.1f')}]",
+            "by seed": "; ".join(number(gain, "+.1f") for gain in gains),
+            "McNemar p, by seed": "; ".join(_p(value) for value in tests),
+            "p over episodes": _p(sign_flip_p_value(by_pair["gain"], by_pair["episode"])),
+            "p over seeds": f"{_p(sign_flip_p_value(np.array(gains)))} (least {2.0 ** (1 - len(gains)):g})",
+        }
+
+    return _against_one(episodes, row)
+
+
+def agreement(ordering: pd.DataFrame) -> pd.DataFrame:
+    """One row per task and κ: mean agreement over pairs, by seed."""
+
+    def row(group: pd.DataFrame) -> dict[str, str]:
+        cells = {"pairs": str(group["pair"].nunique()), "sequences": f"{group['sequences'].mean():.0f}"}
+        for name, head in (("agreement_enc", "J_enc"), ("agreement_pred", "J_pred")):
+            means = group.groupby("training_seed")[name].mean()
+            low, high = bootstrap_interval(group.groupby("pair")[name].mean().dropna())
+            cells[f"{head}, by seed"] = "; ".join(f"{value:.3f}" for value in means)
+            cells[f"{head}, mean [95 %]"] = f"{means.mean():.3f} [{low:.3f}, {high:.3f}]"
+        return cells
+
+    return _by_model(ordering, row)
+
+
+def ordering_differences(ordering: pd.DataFrame) -> pd.DataFrame:
+    """One row per task, κ > 1 and cost: agreement gained over κ = 1 on the same sequences."""
+
+    def row(base: pd.DataFrame, other: pd.DataFrame) -> dict[str, str]:
+        cells = {}
+        for name, head in (("agreement_enc", "J_enc"), ("agreement_pred", "J_pred")):
+            joined = _joined(base, other, name).dropna(subset=[name, f"{name}_base"])
+            joined["gain"] = joined[name] - joined[f"{name}_base"]
+            by_pair = joined.groupby("pair")["gain"].mean()
+            gains = joined.groupby("training_seed")["gain"].mean().to_numpy()
+            low, high = bootstrap_interval(by_pair)
+            cells[f"{head}, mean [95 %, over pairs]"] = (
+                f"{number(by_pair.mean(), '+.3f')} [{number(low, '+.3f')}, {number(high, '+.3f')}]"
+            )
+            cells[f"{head}, by seed"] = "; ".join(number(gain, "+.3f") for gain in gains)
+        return cells
+
+    return _against_one(ordering, row)
+
+
+def trained(rows: pd.DataFrame, cards: dict[str, dict[str, object]]) -> pd.DataFrame:
+    """One row per task and κ: the last log row and the held-out evaluation, mean over seeds."""
+
+    def row(group: pd.DataFrame) -> dict[str, str]:
+        last = group.sort_values("step").groupby("run").tail(1)
+        held_out = pd.DataFrame([cards[run]["held_out"] for run in last["run"]])
+        features = [np.asarray(values, dtype=float) for values in held_out["feature_spectrum"]]
+        return {
+            "seeds": str(last["seed"].nunique()),
+            "held-out prediction": number(held_out["prediction"].mean(), ".4f"),
+            "copying": number(held_out["copy"].mean(), ".2f"),
+            "relative": number(float((held_out["prediction"] / held_out["feature_variance"]).mean()), ".4f"),
+            "probe R²": number(float(held_out["probe_r2"].astype(float).mean()), ".3f"),
+            "target condition": number(last["target_condition"].mean(), ".2f"),
+            "target high": "; ".join(str(value) for value in last["target_high"]),
+            "effective rank": f"{held_out['effective_rank'].mean():.1f} of {len(features[0])}",
+            "minutes": number(last["seconds"].mean() / 60, ".1f"),
+        }
+
+    return _by_model(rows, row)
+
+
+def fill(text: str, found: list[Section]) -> str:
+    """A page with its tables written anew: each ``<!-- table: name --> … <!-- end -->`` gets the table of that name.
+
+    Raises
+    ------
+    ValueError
+        If a marker names no table, or a table has no marker.
+    """
+    by_name = {section.name: section for section in found}
+    marked = [match["name"] for match in _MARK.finditer(text)]
+    known = {"success", "differences", "ordering", "ordering-differences", "training"}
+    unknown = sorted(set(marked) - known) + sorted(set(by_name) - set(marked))
+    if unknown:
+        raise ValueError(f"The page's markers and the tables disagree about {unknown[0]!r}.")
+
+    def replace(match: re.Match[str]) -> str:
+        section = by_name.get(match["name"])
+        body = "Not run yet.\n" if section is None else f"\n{markdown(section.table)}\n{section.note}\n\n"
+        return match[1] + body + match[3]
+
+    return _MARK.sub(replace, text)
+
+
+def write_page(results: Path, page: Path = PAGE) -> None:
+    """Write the tables of ``results`` into a page.
+
+    Raises
+    ------
+    ValueError
+        As :func:`fill`, or if the page cannot be read or written.
+    """
+    try:
+        text = page.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{page} cannot be read: {error.strerror or error}.") from None
+    write_atomic(page, fill(text, sections(results)))
+
+
+def _of_task(rows: pd.DataFrame, task: str | None) -> pd.DataFrame:
+    return rows if task is None else rows[rows["task"] == task].reset_index(drop=True)
+
+
+def _by_model(rows: pd.DataFrame, row: Callable[[pd.DataFrame], dict[str, str]]) -> pd.DataFrame:
+    """Rows of text per task, in the paper's order, and κ."""
+    table = [
+        {"task": TITLES.get(str(task), str(task)), "κ": f"{kappa:g}", **row(group)}
+        for task, kappa, group in _groups(rows)
+    ]
+    return pd.DataFrame(table)
+
+
+def _against_one(rows: pd.DataFrame, row: Callable[[pd.DataFrame, pd.DataFrame], dict[str, str]]) -> pd.DataFrame:
+    table = []
+    groups = {(task, kappa): group for task, kappa, group in _groups(rows)}
+    for (task, kappa), group in groups.items():
+        base = groups.get((task, 1.0))
+        if kappa == 1.0 or base is None:
+            continue
+        seeds = sorted(set(base["training_seed"]) & set(group["training_seed"]))
+        if not seeds:
+            continue
+        parts = (part[part["training_seed"].isin(seeds)] for part in (base, group))
+        table.append({"task": TITLES.get(task, task), "κ": f"{kappa:g}", "seeds": str(len(seeds)), **row(*parts)})
+    return pd.DataFrame(table)
+
+
+def _groups(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
+    order = [*TITLES, *sorted(set(rows["task"]) - set(TITLES))] if not rows.empty else []
+    for task in order:
+        part = rows[rows["task"] == task]
+        for kappa in sorted(set(part["kappa"])):
+            yield task, float(kappa), part[part["kappa"] == kappa]
+
+
+def _joined(base: pd.DataFrame, other: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The two models' rows side by side, by training seed and pair; ``ValueError`` unless they have the same ones."""
+    keys = [name for name in ("training_seed", "pair", "episode", "start", "goal") if name in other]
+    joined = other[[*keys, column]].merge(base[[*keys, column]], on=keys, suffixes=("", "_base"), validate="1:1")
+    if len(joined) != len(other) or len(joined) != len(base):
+        raise ValueError("Models can be compared only on the same pairs, each once.")
+    return joined
+
+
+def _rate(successes: pd.Series) -> str:
+    rate = wilson_interval(int(successes.sum()), len(successes))
+    return f"{100 * rate.rate:.1f} [{100 * rate.low:.0f}, {100 * rate.high:.0f}]"
+
+
+def _ceiling(ceilings: pd.DataFrame, task: str) -> str:
+    rows = ceilings[ceilings["task"] == task]
+    if rows.empty:
+        return BLANK
+    values: NDArray[np.bool_] = rows["success"].to_numpy(dtype=bool)
+    rate = wilson_interval(int(values.sum()), len(values))
+    return f"{100 * rate.rate:.0f} [{100 * rate.low:.0f}, {100 * rate.high:.0f}], n = {rate.count}"
+
+
+def _p(value: float) -> str:
+    return f"{value:.2g}" if value >= 0.001 else "< 0.001"
+
+
+_RATE = (
+    "Wilson intervals, one training seed each. Random actions and the share solved before the first action are of the "
+    "same pairs; “unsolved pairs only” leaves the latter out. The ceiling is the same planner on the simulator's true "
+    "cost, on the first n of the pairs."
+)
+_DIFFERENCE = (
+    "McNemar's exact test asks, for one trained model of each kind, whether they differ on pairs like these, and takes "
+    "pairs as independent. “p over episodes” asks the same of all seeds together, with the pairs of an episode flipped "
+    "together. “p over seeds” asks whether other training runs would differ like these; with few seeds it cannot be "
+    "small, and the least it could be is given."
+)
+_ORDER = (
+    "Mean over pairs of the share of sequence pairs whose cost order agrees with their outcome order (docs/theory.md, "
+    "T11). Every model scores the same stored sequences. Intervals: bootstrap over pairs of the mean over seeds."
+)
+_ORDER_DIFFERENCE = "Agreement of κ minus that of κ = 1, same seeds, pairs and sequences; intervals as above."
+_TRAINED = (
+    "Held-out episodes, mean over seeds. “Relative” is the prediction error over the features' variance: the target's "
+    "mean variance is 1 by construction, so errors at different κ are comparable but are not errors of one metric. "
+    "“Target high” counts coordinates above the mean target variance, by seed; “minutes” is wall-clock time on one "
+    "thread of a shared machine."
+)
