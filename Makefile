@@ -15,7 +15,7 @@ help:
 	@echo "make reproduce   set up, compute every claim, train both toy sweeps, write results/report.html"
 	@echo "                 (QUICK=1: exact claims and a small toy in under a minute, results/quick/)"
 	@echo "make test        set up, then lint, types and the whole test suite"
-	@echo "make visual      one visual task: record, train, plan (TASK=tworoom)"
+	@echo "make visual      one visual task: record, train, plan, diagnose, report (TASK=tworoom; QUICK=1 in small)"
 	@echo "make lint        format, lint and type checks"
 	@echo "make bench       side-by-side timings"
 	@echo "make figures     redraw every figure from rows on disk"
@@ -57,14 +57,14 @@ format: full
 figures: core
 	$(BIN)/python -m figures all
 
-# One task: record it, train LeWM (κ = 1) and AnisoWM (κ = 2), plan with both on the same held-out pairs.
+# One task: record it, train LeWM (κ = 1) and AnisoWM (κ = 2) side by side, plan with both on the same held-out pairs,
+# diagnose both, then tables and pictures in results/visual/TASK/report.html. Killed, it goes on where it was.
+# QUICK=1 does every stage in small and writes to results/quick/.
+QUICK_VISUAL = preset=quick protocol=quick out=results/quick/visual
 visual: export MUJOCO_GL ?= egl
 visual: full
-	$(BIN)/python -m visual collect task=$(TASK)
-	$(BIN)/python -m visual train task=$(TASK) kappa=1
-	$(BIN)/python -m visual train task=$(TASK) kappa=2
-	$(BIN)/python -m visual plan task=$(TASK) kappa=1
-	$(BIN)/python -m visual plan task=$(TASK) kappa=2
+	$(BIN)/python -m visual study 'tasks=[$(TASK)]' 'kappas=[1,2]' published=null $(if $(filter-out 0,$(QUICK)),$(QUICK_VISUAL))
+	$(BIN)/python -m figures visual $(TASK) --results results$(if $(filter-out 0,$(QUICK)),/quick)
 
 bench: full
 	$(BIN)/python -m benchmarks.bench_theory
