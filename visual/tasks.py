@@ -62,6 +62,51 @@ class Policy:
 
 
 @dataclass(frozen=True)
+class Axis:
+    """A physical coordinate that spans a neighbourhood of states.
+
+    Attributes
+    ----------
+    label, unit
+        Its name and unit in figures.
+    parts
+        Column and index of the coordinate, and of every other entry that moves with it.
+    half_width
+        How far a neighbourhood reaches on either side, in ``unit``.
+    """
+
+    label: str
+    unit: str
+    parts: tuple[tuple[str, int], ...]
+    half_width: float
+
+
+@dataclass(frozen=True)
+class Neighborhood:
+    """States around a goal: two coordinates vary, everything else stays as it is at the goal, at rest.
+
+    Attributes
+    ----------
+    first, second
+        The coordinates, drawn to the right and upwards or downwards.
+    still
+        Entries of each column that are set to zero: velocities.
+    """
+
+    first: Axis
+    second: Axis
+    still: Mapping[str, slice] = field(default_factory=dict)
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON values, for the settings of a run."""
+        axes = {
+            name: [axis.label, axis.unit, axis.half_width]
+            for name, axis in (("first", self.first), ("second", self.second))
+        }
+        return {**axes, "parts": [[list(part) for part in axis.parts] for axis in (self.first, self.second)]}
+
+
+@dataclass(frozen=True)
 class Task:
     """One task.
 
@@ -96,6 +141,8 @@ class Task:
         What the fast renderer draws, for tasks simulated by MuJoCo; ``None`` for the others.
     seeded_variations
         Variations of the environment that a reset must be given explicitly, since the environment ignores seeds.
+    neighborhood
+        Which coordinates span a neighbourhood of states around a goal; ``None`` if none was chosen.
     """
 
     name: str
@@ -116,6 +163,7 @@ class Task:
     boundary_succeeds: bool = False
     camera: Camera | None = None
     seeded_variations: tuple[str, ...] = ()
+    neighborhood: Neighborhood | None = None
 
     def solved(self, state: Columns, goal: Columns) -> NDArray[np.bool_]:
         """Whether ``outcome(state, goal)`` lies within the success threshold, as the environment decides it."""
@@ -181,6 +229,10 @@ TWOROOM = Task(
     horizon=20,
     cases=45,
     episodes={"quick": 60, "laptop": 700, "paper": 10_000},
+    neighborhood=Neighborhood(
+        Axis("agent x", "px", (("state", 0),), 48.0),
+        Axis("agent y", "px", (("state", 1),), 48.0),
+    ),
 )
 
 REACHER = Task(
@@ -199,6 +251,11 @@ REACHER = Task(
     cases=50,
     episodes={"quick": 30, "laptop": 400, "paper": 10_000},
     camera=Camera(0),
+    neighborhood=Neighborhood(
+        Axis("shoulder", "rad", (("qpos", 0),), 0.5),
+        Axis("wrist", "rad", (("qpos", 1),), 0.5),
+        still={"qvel": slice(None)},
+    ),
 )
 
 PUSHT = Task(
@@ -215,6 +272,11 @@ PUSHT = Task(
     horizon=25,
     cases=48,
     episodes={"quick": 50, "laptop": 600, "paper": 20_000},
+    neighborhood=Neighborhood(
+        Axis("block x", "px", (("state", 2),), 60.0),
+        Axis("block y", "px", (("state", 3),), 60.0),
+        still={"state": slice(5, 7)},
+    ),
 )
 
 CUBE = Task(
@@ -247,6 +309,12 @@ CUBE = Task(
         hidden=("wall",),
     ),
     seeded_variations=("cube.start_position", "cube.start_yaw", "cube.goal_position", "cube.goal_yaw"),
+    # The first fourteen entries of qpos are the arm's and the gripper's.
+    neighborhood=Neighborhood(
+        Axis("block x", "m", (("qpos", 14), ("privileged_block_0_pos", 0)), 0.12),
+        Axis("block y", "m", (("qpos", 15), ("privileged_block_0_pos", 1)), 0.12),
+        still={"qvel": slice(None)},
+    ),
 )
 
 POINTMAZE = Task(
@@ -268,6 +336,10 @@ POINTMAZE = Task(
     boundary_succeeds=True,
     # The marker shows the goal of the environment's own task, not of a planning pair.
     camera=Camera(None, hidden=("target",)),
+    neighborhood=Neighborhood(
+        Axis("agent x", "units", (("observation", 0),), 2.0),
+        Axis("agent y", "units", (("observation", 1),), 2.0),
+    ),
 )
 
 PAPER_TASKS = (TWOROOM, REACHER, PUSHT, CUBE)
