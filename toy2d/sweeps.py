@@ -157,33 +157,27 @@ def overcomplete_plan(
 
 def diagonal_plan(
     seeds: int = len(FRESH_SEEDS),
-    steps: int = 4000,
+    steps: int = 3000,
     *,
     kappas: Sequence[float] = (2.0, STATE_CONDITION),
     sigma: float = KAPPA_NOISE,
     lines: int = 2000,
 ) -> Sweep:
-    """Diagonal against full targets on the same cases: isotropic noise, and noise turned against the state's axes.
+    """Diagonal against full targets on the same cases: isotropic noise at κ = c, and noise turned against the axes.
 
     The seeds are fresh ones, from :data:`FRESH_SEEDS` on. Two controls repeat earlier sweeps with them: κ = 1 at this
     noise, where both targets are the identity, and κ = 1 at the noise sweep's lowest noise and step count.
     """
     numbers = range(FRESH_SEEDS[0], FRESH_SEEDS[0] + check_count(seeds, "seeds"))
     bounds = [check_kappa(kappa) for kappa in _check_some(kappas, "kappas")]
-    shapes = ((1.0, 0.0), (TURNED_RATIO, TURNED_ANGLE))
-
-    def cases(*bounds: float) -> tuple[Case, ...]:
-        return tuple(
-            Case(seed, sigma, kappa, noise_ratio=ratio, noise_angle=angle)
-            for ratio, angle in shapes
-            for kappa in bounds
-            for seed in numbers
-        )
-
+    shape = {"noise_ratio": TURNED_RATIO, "noise_angle": TURNED_ANGLE}
+    compared = tuple(Case(seed, sigma, STATE_CONDITION) for seed in numbers)
+    compared += tuple(Case(seed, sigma, kappa, **shape) for kappa in bounds for seed in numbers)
+    isotropic = tuple(Case(seed, sigma) for seed in numbers)
     plateau = tuple(Case(seed, NOISE_LEVELS[-1]) for seed in numbers)
     stacks = (
-        (TrainSettings(steps=steps), cases(1.0, *bounds)),
-        (TrainSettings(steps=steps, full_target=True), cases(*bounds)),
+        (TrainSettings(steps=steps), isotropic + compared),
+        (TrainSettings(steps=steps, full_target=True), compared),
         (TrainSettings(steps=min(steps, 2000)), plateau),
     )
     return Sweep("diagonal", stacks, lines)
@@ -212,7 +206,7 @@ def overcomplete(
 
 def diagonal(
     seeds: int = len(FRESH_SEEDS),
-    steps: int = 4000,
+    steps: int = 3000,
     *,
     threads: int | None = None,
     progress: Progress | None = None,
