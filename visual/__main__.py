@@ -12,6 +12,8 @@ COMMANDS = {
     "collect": "record a task:                     task=tworoom preset=laptop",
     "train": "train a world model:               task=tworoom kappa=2 preset=laptop seed=3072",
     "plan": "plan with it on held-out pairs:    task=tworoom kappa=2 protocol=laptop seed=3072",
+    "diagnose": "what its latent space orders:      task=tworoom kappa=2 preset=laptop seed=3072",
+    "film": "film planned pairs:                task=tworoom kappa=2 protocol=laptop seed=3072",
     "study": "all of a comparison, what is missing: tasks=[tworoom] kappas=[1,2] seeds=[3072] pairs=200",
 }
 

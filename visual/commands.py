@@ -80,6 +80,63 @@ def plan(config: DictConfig) -> None:
         )
 
 
+def diagnose(config: DictConfig) -> None:
+    """Diagnose one world model on stored sequences and grids of states."""
+    _require_task(config)
+    _set_threads(config.threads)
+    from rich.progress import Progress
+
+    from visual.candidates import Budget
+    from visual.diagnosis import diagnose as run
+
+    with Progress(disable=not config.progress) as bar:
+        bar_task = bar.add_task(f"executing candidates of {config.task}", total=None)
+        run(
+            config.task,
+            _number(config, "kappa"),
+            config.preset.name,
+            config.seed,
+            budget=Budget.from_mapping(_mapping(config.candidates)),
+            cases=config.cases,
+            seed=config.candidates_seed,
+            candidates_from=config.candidates_from,
+            checkpoint=config.checkpoint,
+            data=config.data,
+            out=config.out,
+            device=config.device,
+            progress=lambda done, total: bar.update(bar_task, completed=done, total=total),
+            force=config.force,
+            force_candidates=config.force_candidates,
+        )
+
+
+def film(config: DictConfig) -> None:
+    """Film pairs planned with one world model."""
+    _require_task(config)
+    _set_threads(config.threads)
+    from rich.progress import Progress
+
+    from visual.film import film as run
+    from visual.planning import Protocol
+
+    with Progress(disable=not config.progress) as bar:
+        bar_task = bar.add_task(f"planning {config.task}", total=None)
+        run(
+            config.task,
+            _number(config, "kappa"),
+            config.preset.name,
+            config.seed,
+            Protocol.from_mapping(_mapping(config.protocol)),
+            pairs=config.pairs,
+            seed=config.plan_seed,
+            data=config.data,
+            out=config.out,
+            device=config.device,
+            progress=lambda done, total: bar.update(bar_task, completed=done, total=total),
+            force=config.force,
+        )
+
+
 def study(config: DictConfig) -> None:
     """Run what is missing of a comparison, or list it."""
     from pathlib import Path
