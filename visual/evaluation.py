@@ -149,6 +149,8 @@ def evaluate(
     task = get_task(task)
     if cost not in COSTS:
         raise ValueError(f"There is no cost {cost!r}; the costs are {', '.join(COSTS)}.")
+    if seed < 0:
+        raise ValueError(f"The seed of planning must not be negative, but it is {seed}.")
     pairs = recording.pairs(task)
     if protocol.pairs > len(pairs):
         raise ValueError(
@@ -158,6 +160,9 @@ def evaluate(
         _check_fit(model, recording, protocol)
     elif cost != "simulator":
         raise ValueError(f"The cost {cost!r} needs a model.")
+    if cost == "simulator" and protocol.solver == "gradient":
+        raise ValueError("The gradient solver needs a cost with a gradient, which the simulator's is not.")
+    check_device(device)
     scaling = scaling or _scaling(model, recording)
     chosen = list(range(protocol.pairs))
     simulator = None
@@ -332,6 +337,21 @@ def _check_fit(model: WorldModel, recording: Recording, protocol: PlanProtocol) 
             f"The model takes {model.action_width} stacked action components, but {protocol.action_block} actions of "
             f"{recording.path} have {protocol.action_block * recording.action_dim}."
         )
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that PyTorch cannot use here.
+
+    Raises
+    ------
+    ValueError
+        If a tensor cannot be put there.
+    """
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise ValueError(f"The device {device!r} cannot be used here ({reason}).") from None
 
 
 def _scaling(model: WorldModel | None, recording: Recording) -> Scaling:

@@ -9,7 +9,8 @@ What this module guards, each once:
 - ``LeWM.criterion`` of stable-worldmodel 0.1.1 mixes up episodes and candidates when a solver takes several episodes at
   a time: :class:`LatentCost` does not.
 - Its solvers draw candidates for a whole batch from one stream, so that an episode's plan depends on its neighbours:
-  :class:`EpisodeCEM` gives every episode and solve its own stream.
+  :class:`EpisodeCEM` gives every episode and solve its own stream, and :class:`Planner` calls the other solvers for
+  one episode at a time.
 - They print at every solve: :class:`Planner` does not.
 - ``history_len`` is ignored: planning starts from one frame and the context grows to the model's history; a protocol
   that asks for another history is refused.
@@ -262,6 +263,7 @@ class Planner:
         )
         self.solves: Counter[int] = Counter()
         self.seconds: Counter[int] = Counter()
+        self._seed = seed
         self._solver = _make_solver(cost, protocol, protocol.iterations_for(task), seed, device)
 
     def configure(self, *, action_space: Any, n_envs: int, config: Any) -> None:
@@ -298,7 +300,10 @@ class Planner:
         needed[PAIR_KEY] = torch.tensor(pairs).unsqueeze(1)
         began = time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()):
-            result: dict[str, Any] = self._solver.solve(needed, init_action=init_action)
+            if isinstance(self._solver, EpisodeCEM):
+                result: dict[str, Any] = self._solver.solve(needed, init_action=init_action)
+            else:
+                result = {"actions": self._solve_each(needed, pairs, init_action)}
         if not bool(torch.isfinite(result["actions"]).all()):
             raise ValueError("The solver returned a plan that is not finite; look at the checkpoint and the frames.")
         elapsed = time.perf_counter() - began
@@ -306,6 +311,17 @@ class Planner:
             self.solves[pair] += 1
             self.seconds[pair] += elapsed / len(pairs)  # type: ignore[assignment]
         return result
+
+    def _solve_each(self, info_dict: dict[str, Tensor], pairs: list[int], init_action: Tensor | None) -> Tensor:
+        """Plans (B, horizon, frameskip · A), each from the stream of its pair and solve."""
+        plans = []
+        for row, pair in enumerate(pairs):
+            seed = step_seed(self._seed, pair, self.solves[pair])
+            self._solver.torch_gen = torch.Generator(self._solver.device).manual_seed(seed)
+            alone = {name: value[row : row + 1] for name, value in info_dict.items()}
+            first = None if init_action is None else init_action[row : row + 1]
+            plans.append(self._solver.solve(alone, init_action=first)["actions"])
+        return torch.cat(plans)
 
 
 def _as_frames(frames: Any) -> Tensor:
@@ -321,15 +337,13 @@ def _make_solver(cost: nn.Module, protocol: Protocol, iterations: int, seed: int
         "n_steps": iterations,
     }
     sampling: dict[str, Any] = {"topk": protocol.elites, "var_scale": protocol.initial_scale}
-    # These draw candidates for all episodes of a solve from one stream; one batch, since the cost is right for it.
-    batched = {"batch_size": 1 << 20}
     if protocol.solver == "cem":
         return EpisodeCEM(cost, **common, **sampling)
     if protocol.solver == "icem":
-        return ICEMSolver(cost, **common, **sampling, **batched)
+        return ICEMSolver(cost, **common, **sampling)
     if protocol.solver == "mppi":
-        return MPPISolver(cost, **common, **sampling, **batched)
-    return GradientSolver(cost, **common, var_scale=protocol.initial_scale, **batched)
+        return MPPISolver(cost, **common, **sampling)
+    return GradientSolver(cost, **common, var_scale=protocol.initial_scale)
 
 
 def check_history(protocol: Protocol, model: WorldModel) -> None:

@@ -64,6 +64,11 @@ def plan(
     folder = plan_folder(out, task.name, kappa, training_seed, preset, protocol, cost, checkpoint)
     recording = open_recording(data or Path("data") / task.name / preset)
     source = Path(checkpoint) if checkpoint is not None else folder.parent / "train"
+    if cost != "simulator" and checkpoint is None and not (source / FOLDER).is_dir():
+        raise ValueError(
+            f"{source} holds no trained model; train it first: python -m visual train task={task.name} "
+            f"kappa={kappa:g} preset={preset} seed={training_seed} (or give checkpoint=PATH)."
+        )
     model = None if cost == "simulator" else load_checkpoint(source)
     settings: dict[str, Any] = {
         "task": task.name,

@@ -23,6 +23,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.trainer.connectors import callback_connector
 from lightning.pytorch.utilities import rank_zero_only
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
@@ -117,6 +118,8 @@ class LeWMTraining(L.LightningModule):
         num_workers: int = 0,
     ) -> None:
         super().__init__()
+        if seed < 0:
+            raise ValueError(f"seed must not be negative, but it is {seed}.")
         self.preset = preset
         self.kappa = kappa
         self.seed = seed
@@ -255,16 +258,15 @@ def fit(
     Raises
     ------
     ValueError
-        If the loss stops being finite or the features collapse.
+        If the loss stops being finite, the features collapse, there is no such accelerator here, or Weights & Biases is
+        wanted and not installed.
     """
     resume = folder / RESUME_FOLDER / "last.ckpt"
     if is_first_process():
         shutil.rmtree(folder / LOG_FOLDER, ignore_errors=True)
     loggers: list[Any] = [CSVLogger(folder, name=LOG_FOLDER, version="", flush_logs_every_n_steps=1)]
     if wandb:
-        from lightning.pytorch.loggers import WandbLogger
-
-        loggers.append(WandbLogger(save_dir=folder, project="anisowm", name="-".join(folder.parts[-3:-1])))
+        loggers.append(_wandb_logger(folder))
     saver = ModelCheckpoint(
         dirpath=folder / RESUME_FOLDER,
         filename="last",
@@ -286,7 +288,7 @@ def fit(
             ".*LeafSpec.*is deprecated.*",
         ):
             warnings.filterwarnings("ignore", message=message)
-        trainer = L.Trainer(
+        trainer = _make_trainer(
             accelerator=accelerator,
             devices=devices,
             num_nodes=num_nodes,
@@ -305,3 +307,20 @@ def fit(
             default_root_dir=folder,
         )
         trainer.fit(module, ckpt_path=resume if resume.is_file() else None, weights_only=True)
+
+
+def _make_trainer(**arguments: Any) -> L.Trainer:
+    try:
+        return L.Trainer(**arguments)
+    except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:
+        asked = ", ".join(f"{name} = {arguments[name]!r}" for name in ("accelerator", "devices", "precision"))
+        raise ValueError(f"Lightning cannot train here with {asked}: {' '.join(str(error).split())}") from None
+
+
+def _wandb_logger(folder: Path) -> Any:
+    from lightning.pytorch.loggers import WandbLogger
+
+    try:
+        return WandbLogger(save_dir=folder, project="anisowm", name="-".join(folder.parts[-3:-1]))
+    except ModuleNotFoundError:
+        raise ValueError("wandb = true needs the package wandb, which is not installed.") from None
