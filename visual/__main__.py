@@ -14,6 +14,7 @@ COMMANDS = {
     "plan": "plan with it on held-out pairs:    task=tworoom kappa=2 protocol=laptop seed=3072",
     "diagnose": "what its latent space orders:      task=tworoom kappa=2 preset=laptop seed=3072",
     "film": "film planned pairs:                task=tworoom kappa=2 protocol=laptop seed=3072",
+    "advise": "forecast the best κ from logged states: task=tworoom preset=laptop",
     "study": "all of a comparison, what is missing: tasks=[tworoom] kappas=[1,2] seeds=[3072] pairs=200",
 }
 

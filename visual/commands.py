@@ -137,6 +137,14 @@ def film(config: DictConfig) -> None:
         )
 
 
+def advise(config: DictConfig) -> None:
+    """Forecast the regret against κ from logged states."""
+    _require_task(config)
+    from visual.advice import run
+
+    run(config.task, config.preset.name, data=config.data, out=config.out, force=config.force)
+
+
 def study(config: DictConfig) -> None:
     """Run what is missing of a comparison, or list it."""
     from pathlib import Path

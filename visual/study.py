@@ -26,7 +26,7 @@ from visual.planning import Protocol
 from visual.success import plan_folder
 from visual.tasks import get_task
 
-STAGES = ("collect", "train", "plan", "diagnose", "ceiling")
+STAGES = ("collect", "advise", "train", "plan", "diagnose", "ceiling")
 _POLL_SECONDS = 0.5
 
 
@@ -118,6 +118,14 @@ class Study:
         where = (f"task={task}", f"preset={self.preset}")
         collect = Job("collect", f"collect {task}", ("collect", *where, f"data={recording}"), recording)
         yield collect
+        yield Job(
+            "advise",
+            f"advise {task}",
+            ("advise", *where, f"data={recording}", f"out={self.out}"),
+            self.out / task / f"advice-{self.preset}",
+            (collect.name,),
+            recording,
+        )
         first_diagnosis: tuple[str, ...] = ()
         planning = (f"protocol={self.protocol.name}",)
         for seed in self.seeds:
@@ -295,8 +303,9 @@ def run(study: Study, *, workers: int = 0, report: Report | None = None) -> list
 
 def command_of(job: Job) -> list[str]:
     """The process that runs a job."""
-    threads = () if job.stage == "collect" else ("threads=1",)
-    return [sys.executable, "-m", "visual", *job.arguments, *threads, "progress=false"]
+    quiet = () if job.stage == "advise" else ("progress=false",)
+    threads = () if job.stage in ("collect", "advise") else ("threads=1",)
+    return [sys.executable, "-m", "visual", *job.arguments, *threads, *quiet]
 
 
 def _log_path(job: Job, logs: Path) -> Path:

@@ -131,6 +131,11 @@ class Task:
         the boundary of success. The arguments are columns with any common leading axes.
     outcome_text
         The same in words.
+    scaled_state
+        The part of a state that the outcome measures, in units of the success threshold, (..., k): the outcome is a
+        norm of the difference of two of them.
+    scaled_periods
+        Period of those coordinates of ``scaled_state`` that are angles, by index.
     boundary_succeeds
         Whether an outcome of exactly 1 is a success, as the environment decides it.
     horizon, cases
@@ -155,9 +160,11 @@ class Task:
     goal: tuple[Setter, ...]
     outcome: Callable[[Columns, Columns], NDArray[np.float64]]
     outcome_text: str
+    scaled_state: Callable[[Columns], NDArray[np.float64]]
     horizon: int
     cases: int
     episodes: Mapping[str, int]
+    scaled_periods: Mapping[int, float] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     recording_arguments: Mapping[str, Any] = field(default_factory=dict)
     boundary_succeeds: bool = False
@@ -210,6 +217,26 @@ def _pointmaze_outcome(state: Columns, goal: Columns) -> NDArray[np.float64]:
     return np.asarray(np.linalg.norm(_difference("observation", state, goal), axis=-1) / 1.0)
 
 
+def _tworoom_scaled(state: Columns) -> NDArray[np.float64]:
+    return np.asarray(state["state"], dtype=np.float64) / 16.0
+
+
+def _reacher_scaled(state: Columns) -> NDArray[np.float64]:
+    return np.asarray(state["qpos"], dtype=np.float64) / 0.05
+
+
+def _pusht_scaled(state: Columns) -> NDArray[np.float64]:
+    return np.asarray(state["state"], dtype=np.float64)[..., :5] / np.array([20.0, 20.0, 20.0, 20.0, np.pi / 9])
+
+
+def _cube_scaled(state: Columns) -> NDArray[np.float64]:
+    return np.asarray(state["privileged_block_0_pos"], dtype=np.float64) / 0.04
+
+
+def _pointmaze_scaled(state: Columns) -> NDArray[np.float64]:
+    return np.asarray(state["observation"], dtype=np.float64)
+
+
 def _difference(column: str, state: Columns, goal: Columns) -> NDArray[np.float64]:
     return np.asarray(state[column], dtype=np.float64) - np.asarray(goal[column], dtype=np.float64)
 
@@ -226,6 +253,7 @@ TWOROOM = Task(
     goal=(Setter("_set_goal_state", {"goal_state": "state"}),),
     outcome=_tworoom_outcome,
     outcome_text="distance from agent to goal / 16 px",
+    scaled_state=_tworoom_scaled,
     horizon=20,
     cases=45,
     episodes={"quick": 60, "laptop": 700, "paper": 10_000},
@@ -247,6 +275,7 @@ REACHER = Task(
     goal=(Setter("set_target_qpos", {"target_qpos": "qpos"}),),
     outcome=_reacher_outcome,
     outcome_text="largest joint error / 0.05 rad",
+    scaled_state=_reacher_scaled,
     horizon=25,
     cases=50,
     episodes={"quick": 30, "laptop": 400, "paper": 10_000},
@@ -269,6 +298,8 @@ PUSHT = Task(
     goal=(Setter("_set_goal_state", {"goal_state": "state"}),),
     outcome=_pusht_outcome,
     outcome_text="max(position error of agent and block / 20 px, angle error of the block / (π/9))",
+    scaled_state=_pusht_scaled,
+    scaled_periods={4: 18.0},
     horizon=25,
     cases=48,
     episodes={"quick": 50, "laptop": 600, "paper": 20_000},
@@ -298,6 +329,7 @@ CUBE = Task(
     ),
     outcome=_cube_outcome,
     outcome_text="distance from block to target / 0.04 m",
+    scaled_state=_cube_scaled,
     horizon=15,
     cases=33,
     episodes={"quick": 20, "laptop": 300, "paper": 10_000},
@@ -330,6 +362,7 @@ POINTMAZE = Task(
     goal=(Setter("set_goal", {"goal_xy": "observation"}),),
     outcome=_pointmaze_outcome,
     outcome_text="distance from agent to goal / 1 unit",
+    scaled_state=_pointmaze_scaled,
     horizon=25,
     cases=50,
     episodes={"quick": 30, "laptop": 400, "paper": 10_000},

@@ -88,7 +88,7 @@ def by_name(jobs: Sequence[Job]) -> dict[str, Job]:
 def test_every_model_is_trained_planned_and_diagnosed_on_one_recording(tmp_path: Path) -> None:
     jobs = make(tmp_path, ceiling_pairs=20, pairs=200).jobs()
     assert [job.stage for job in jobs].count("train") == 4
-    assert len(by_name(jobs)) == len(jobs) == 1 + 3 * 4 + 1
+    assert len(by_name(jobs)) == len(jobs) == 2 + 3 * 4 + 1
     plan = by_name(jobs)["plan tworoom κ=2 seed=42"]
     assert plan.needs == ("train tworoom κ=2 seed=42",)
     assert "protocol.pairs=200" in plan.arguments
@@ -136,7 +136,7 @@ def test_a_failure_stops_only_what_needs_it_and_the_next_run_goes_on(
 ) -> None:
     wanted = make(tmp_path, seeds=(3072,))
     programs("train tworoom κ=1 seed=3072")
-    with pytest.raises(ValueError, match=r"of 7 jobs failed; the first was train tworoom κ=1 .* made of cheese"):
+    with pytest.raises(ValueError, match=r"of 8 jobs failed; the first was train tworoom κ=1 .* made of cheese"):
         study.run(wanted, workers=2)
     left = set(by_name(wanted.missing()))
     assert "plan tworoom κ=2 seed=3072" not in left
@@ -170,14 +170,15 @@ def test_an_interruption_stops_the_processes_and_loses_nothing(
         study.run(wanted, workers=2, report=Impatient())
     assert len(started) == 3
     assert all(item.process.poll() is not None for item in started)
-    assert len(wanted.missing()) == 6
+    assert len(wanted.missing()) == 7
     assert programs() == ["collect tworoom"]
 
 
 def test_published_rows_count_but_weights_are_not_published(tmp_path: Path) -> None:
     published = tmp_path / "published"
     wanted = make(tmp_path, kappas=(1.0,), seeds=(42,), published=published)
-    assert len(wanted.missing()) == 4
+    assert len(wanted.missing()) == 5
+    finish(published / "tworoom/advice-laptop", "0")
     for stage in ("train", "plan-laptop", "diagnose"):
         finish(published / "tworoom/k1-s42-laptop" / stage, "0")
     assert wanted.missing() == []
@@ -230,12 +231,12 @@ def test_the_terminal_lists_jobs_and_reports_each_end(tmp_path: Path, programs: 
     wanted = make(tmp_path, kappas=(1.0,), seeds=(42,))
     listing = Console(file=io.StringIO(), width=200)
     print_jobs(wanted, listing)
-    assert "4 of 4 jobs are missing." in listing.file.getvalue()  # type: ignore[attr-defined]
+    assert "5 of 5 jobs are missing." in listing.file.getvalue()  # type: ignore[attr-defined]
     told = Console(file=io.StringIO(), width=200)
     with ConsoleReport(wanted, told) as report:
         study.run(wanted, workers=1, report=report)
     lines = told.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert lines[-1].startswith("[4/4] diagnose tworoom κ=1 seed=42: done in 0 min")
+    assert lines[-1].startswith("[5/5] diagnose tworoom κ=1 seed=42: done in 0 min")
     assert lines[-1].endswith("all is well")
 
 
@@ -243,7 +244,7 @@ def test_the_command_lists_without_running(tmp_path: Path, capsys: pytest.Captur
     config = OmegaConf.load(Path(study.__file__).parent / "conf" / "study.yaml")
     config.update({"tasks": ["tworoom"], "dry_run": True, "out": str(tmp_path / "out"), "data": str(tmp_path / "data")})
     commands.study(config)  # type: ignore[arg-type]
-    assert "7 of 7 jobs are missing." in capsys.readouterr().out
+    assert "8 of 8 jobs are missing." in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
     assert finished_run(tmp_path / "out/tworoom/k1-s3072-laptop/train") is None
     assert not (tmp_path / "data" / MANIFEST_FILE).exists()
