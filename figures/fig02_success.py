@@ -138,8 +138,8 @@ def read(results: Path) -> pd.DataFrame:
 FIGURE = Figure(
     name="fig02_success",
     caption="Planning success by task. Open bars are published: AnisoWM and LeWM by the paper, the others quoted from "
-    "LeWorldModel's. Filled bars were measured here on held-out pairs; random actions and the planner on the true cost "
-    "bound what a model can add.",
+    "LeWorldModel's. Filled bars were measured here on held-out pairs; random actions and the planner on the "
+    "true cost bound what a model can add.",
     needs=(visual_rows.PLAN, visual_rows.CEILING),
     read=read,
     draw=draw,

@@ -63,9 +63,9 @@ def read(results: Path) -> pd.DataFrame:
 
 FIGURE = Figure(
     name="fig05_success_vs_kappa",
-    caption="Planning success against the anisotropy bound κ. Published points with κ > 1 are one training run each on "
-    "the same 50 pairs; the square is the published mean of LeWM. Points measured here stand a little to the right, "
-    "with 95 % Wilson intervals.",
+    caption="Planning success against the anisotropy bound κ. Published points with κ > 1 are one training run each on"
+    " the same 50 pairs; the square is the published mean of LeWM. Points measured here stand a little to the "
+    "right, with 95 % Wilson intervals.",
     needs=(visual_rows.PLAN,),
     read=read,
     draw=draw,

@@ -101,9 +101,9 @@ def read(results: Path) -> pd.DataFrame:
 
 FIGURE = Figure(
     name="fig07_ranking",
-    caption="Share of sequence pairs ordered as their outcomes are, pair by pair: κ = 1 (LeWM) across, κ = 2 (AnisoWM) "
-    "up, on the same sequences. Above the diagonal κ = 2 orders that pair better. Top: encoded outcomes. Bottom: the "
-    "planner's cost. Open crosses: the published means.",
+    caption="Share of sequence pairs ordered as their outcomes are, pair by pair: κ = 1 (LeWM) across, κ = 2 (AnisoWM)"
+    " up, on the same sequences. Above the diagonal κ = 2 orders that pair better. Top: encoded outcomes. "
+    "Bottom: the planner's cost. Open crosses: the published means.",
     needs=(visual_rows.DIAGNOSE,),
     read=read,
     draw=draw,

@@ -84,8 +84,8 @@ def read(results: Path) -> pd.DataFrame:
 FIGURE = Figure(
     name="fig09_condition_number",
     caption="Condition number of the learned target during TwoRoom runs, one curve per run. Dotted: the ratio each "
-    "bound permits; a filled mark shows where a run first reaches it. Bounds of the published sweep without a run here "
-    "say so.",
+    "bound permits; a filled mark shows where a run first reaches it. Bounds of the published sweep without a "
+    "run here say so.",
     needs=(visual_rows.TRAIN,),
     read=read,
     draw=draw,

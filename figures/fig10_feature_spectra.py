@@ -92,8 +92,9 @@ def read(results: Path) -> pd.DataFrame:
 
 FIGURE = Figure(
     name="fig10_feature_spectra",
-    caption="Eigenvalues of the centred feature covariance on held-out TwoRoom frames, divided by their mean. These are "
-    "covariances of features, not the learned target. The dashed line is the share of coordinates that the paper quotes.",
+    caption="Eigenvalues of the centred feature covariance on held-out TwoRoom frames, divided by their mean. These "
+    "are covariances of features, not the learned target. The dashed line is the share of coordinates that the"
+    " paper quotes.",
     needs=(visual_rows.TRAIN,),
     read=read,
     draw=draw,

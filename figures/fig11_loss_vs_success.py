@@ -115,9 +115,9 @@ def read(results: Path) -> pd.DataFrame:
 
 FIGURE = Figure(
     name="fig11_loss_vs_success",
-    caption="Held-out prediction error and planning success, one mark per trained run with its 95 % Wilson interval. The "
-    "red ring marks the runs that plan best, the grey one the run of lowest error. Errors are measured in each model's "
-    "own latent space.",
+    caption="Held-out prediction error and planning success, one mark per trained run with its 95 % Wilson interval. "
+    "The red ring marks the runs that plan best, the grey one the run of lowest error. Errors are measured in "
+    "each model's own latent space.",
     needs=(visual_rows.TRAIN, visual_rows.PLAN),
     read=read,
     draw=draw,

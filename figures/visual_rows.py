@@ -83,7 +83,7 @@ STAGES = {
         "candidates-*",
         "python -m visual diagnose task={task} kappa=2",
         {ROWS_FILE: ("origin", "task", "preset", "pair", "sequence", "source", "outcome", "already_solved")},
-        ("candidates.npz",),
+        ("candidates.npz", "grids.npz"),
     ),
     "diagnose": Stage(
         "k*-s*-*/diagnose",
@@ -98,7 +98,7 @@ STAGES = {
     "film": Stage(
         "k*-s*-*/film*",
         "python -m visual film task={task} kappa=2",
-        {ROWS_FILE: (*_MODEL, "pair", "step", "reached")},
+        {ROWS_FILE: (*_MODEL, "protocol", "pair", "step", "outcome", "reached")},
     ),
 }
 

@@ -23,7 +23,7 @@ from visual.evaluation import Actor, _check_fit, _latent_cost, _run, _scaling
 from visual.experiment import run_folder
 from visual.manifest import Pairs
 from visual.neighborhoods import GRIDS_FILE
-from visual.planning import PAIR_KEY, Planner, Protocol
+from visual.planning import Planner, Protocol
 from visual.success import _weights_hash
 from visual.tasks import Task, get_task
 

@@ -68,7 +68,12 @@ def _train(folder: Path, task: str, kappa: float, seed: int, preset: str, origin
         ratio = min(kappa, 1 + (kappa - 1) * step / 1000)
         rows.append(
             {
-                **{"origin": origin, "task": task, "kappa": kappa, "seed": seed, "preset": preset, "step": step},
+                "origin": origin,
+                "task": task,
+                "kappa": kappa,
+                "seed": seed,
+                "preset": preset,
+                "step": step,
                 "prediction": 100.0 / step,
                 "target_condition": ratio,
                 "target_high": high_count(task, seed) if ratio > 1 else 0,
@@ -81,10 +86,19 @@ def _train(folder: Path, task: str, kappa: float, seed: int, preset: str, origin
         "feature_spectrum": (np.geomspace(2.0, 0.1 / kappa, DIM)).tolist(),
     }
     settings = {
-        **{"task": task, "kappa": kappa, "seed": seed},
+        "task": task,
+        "kappa": kappa,
+        "seed": seed,
         "preset": {
-            **{"name": preset, "epochs": None, "steps": 4000, "batch_size": 64, "learning_rate": 2e-3},
-            **{"weight_decay": 1e-3, "target_lr_multiplier": 10.0, "latent_dim": DIM, "regularizer_weight": 0.09},
+            "name": preset,
+            "epochs": None,
+            "steps": 4000,
+            "batch_size": 64,
+            "learning_rate": 2e-3,
+            "weight_decay": 1e-3,
+            "target_lr_multiplier": 10.0,
+            "latent_dim": DIM,
+            "regularizer_weight": 0.09,
         },
     }
     with open_run(folder, settings) as run:
@@ -97,9 +111,19 @@ def _plan(folder: Path, task: str, kappa: float, seed: int, preset: str, origin:
     pair = np.arange(PAIRS)
     rows = pd.DataFrame(
         {
-            **{"origin": origin, "task": task, "kappa": kappa, "training_seed": seed, "preset": preset},
-            **{"cost": "latent", "protocol": "laptop", "solver": "cem", "pair": pair, "episode": pair},
-            **{"success": success(task, kappa, seed), "already_solved": pair < 2, "random_success": pair < 4},
+            "origin": origin,
+            "task": task,
+            "kappa": kappa,
+            "training_seed": seed,
+            "preset": preset,
+            "cost": "latent",
+            "protocol": "laptop",
+            "solver": "cem",
+            "pair": pair,
+            "episode": pair,
+            "success": success(task, kappa, seed),
+            "already_solved": pair < 2,
+            "random_success": pair < 4,
         }
     )
     with open_run(folder, {"task": task, "kappa": kappa, "training_seed": seed}) as run:
@@ -110,8 +134,14 @@ def _ceiling(folder: Path, task: str, preset: str, origin: str) -> None:
     pair = np.arange(PAIRS)
     rows = pd.DataFrame(
         {
-            **{"origin": origin, "task": task, "preset": preset, "cost": "simulator", "protocol": "laptop"},
-            **{"solver": "cem", "pair": pair, "success": pair < PAIRS - 1},
+            "origin": origin,
+            "task": task,
+            "preset": preset,
+            "cost": "simulator",
+            "protocol": "laptop",
+            "solver": "cem",
+            "pair": pair,
+            "success": pair < PAIRS - 1,
         }
     )
     with open_run(folder, {"task": task, "cost": "simulator"}) as run:
@@ -121,8 +151,14 @@ def _ceiling(folder: Path, task: str, preset: str, origin: str) -> None:
 def _candidates(folder: Path, task: str, preset: str, origin: str) -> None:
     rows = pd.DataFrame(
         {
-            **{"origin": origin, "task": task, "preset": preset, "pair": pair, "sequence": sequence},
-            **{"source": "random", "outcome": 1.0 + sequence, "already_solved": pair < 2},
+            "origin": origin,
+            "task": task,
+            "preset": preset,
+            "pair": pair,
+            "sequence": sequence,
+            "source": "random",
+            "outcome": 1.0 + sequence,
+            "already_solved": pair < 2,
         }
         for pair in range(PAIRS)
         for sequence in range(5)
@@ -140,8 +176,16 @@ def neighborhood(task: str, kappa: float, seed: int, preset: str, origin: str, p
     stretch = 1.0 + 3.0 / kappa**2
     return pd.DataFrame(
         {
-            **{"origin": origin, "task": task, "kappa": kappa, "training_seed": seed, "preset": preset, "pair": pair},
-            **{"row": row, "column": column, "first": 100.0 + x, "second": 80.0 + y},
+            "origin": origin,
+            "task": task,
+            "kappa": kappa,
+            "training_seed": seed,
+            "preset": preset,
+            "pair": pair,
+            "row": row,
+            "column": column,
+            "first": 100.0 + x,
+            "second": 80.0 + y,
             "task_cost": np.hypot(x, y) / 16.0,
             "latent_cost": (x + y) ** 2 + stretch * (x - y) ** 2 + pair,
             "valid": row < GRID - 1,
@@ -153,8 +197,15 @@ def _diagnose(folder: Path, task: str, kappa: float, seed: int, preset: str, ori
     enc, pred = agreement(task, kappa, seed)
     rows = pd.DataFrame(
         {
-            **{"origin": origin, "task": task, "kappa": kappa, "training_seed": seed, "preset": preset},
-            **{"pair": np.arange(PAIRS), "sequences": 5, "agreement_enc": enc, "agreement_pred": pred},
+            "origin": origin,
+            "task": task,
+            "kappa": kappa,
+            "training_seed": seed,
+            "preset": preset,
+            "pair": np.arange(PAIRS),
+            "sequences": 5,
+            "agreement_enc": enc,
+            "agreement_pred": pred,
         }
     )
     grids = [neighborhood(task, kappa, seed, preset, origin, pair) for pair in (3, 5, 6, 8)]
@@ -167,20 +218,18 @@ def _diagnose(folder: Path, task: str, kappa: float, seed: int, preset: str, ori
 
 def _film(folder: Path, task: str, kappa: float, seed: int, preset: str, origin: str) -> None:
     pairs, last = (3, 5), 20
-    frames = {}
+    frames: dict[str, np.ndarray] = {"scene": np.full((32, 32, 3), 30 * TASKS.index(task) + 100, dtype=np.uint8)}
     rows = []
     for pair in pairs:
         video = np.full((last + 1, 16, 16, 3), 255, dtype=np.uint8)
         for step in range(last + 1):
             video[step, 4:8, step % 12 : step % 12 + 4] = (200, 40, int(40 * kappa))
             reached = kappa > 1 and step == last
-            rows.append(
-                {
-                    **{"origin": origin, "task": task, "kappa": kappa, "training_seed": seed, "preset": preset},
-                    **{"pair": pair, "step": step, "outcome": 3.0 - 0.1 * step, "reached": reached},
-                }
-            )
+            labels = {"origin": origin, "task": task, "kappa": kappa, "training_seed": seed, "preset": preset}
+            labels |= {"protocol": "laptop", "pair": pair, "step": step}
+            rows.append({**labels, "outcome": 3.0 - 0.1 * step, "reached": reached})
         frames |= {f"pair_{pair}": video, f"goal_{pair}": video[-1], f"grid_{pair}": video[:5]}
+        frames[f"steps_{pair}"] = np.arange(last + 1, dtype=np.int16)
     with open_run(folder, {"task": task, "kappa": kappa, "training_seed": seed}) as run:
         run.write_rows(pd.DataFrame(rows))
         run.write_file("frames.npz", lambda path: _save(path, frames))
