@@ -148,6 +148,10 @@ class ClipDataset:
         flat = np.concatenate([np.asarray(values).reshape(len(rows), -1) for values in columns.values()], axis=1)
         return torch.from_numpy(flat.astype(np.float32)).reshape(-1, self.frames, flat.shape[1])
 
+    def rows(self, indices: Indices) -> NDArray[np.int64]:
+        """Rows of the recording at which clips start, (B,)."""
+        return np.asarray(self._rows[self._starts_of(indices).numpy()])
+
     def indices(self, seed: int, step: int, batch_size: int) -> torch.Tensor:
         """Clip numbers of the batch of a training step, a function of ``(seed, step)`` alone: (batch_size,).
 
