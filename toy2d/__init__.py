@@ -6,7 +6,7 @@
 - :mod:`toy2d.planning`: planning on an imposed line
 - :mod:`toy2d.measure`: metric, folds, prediction error and regret of a trained network
 - :mod:`toy2d.example`: one planning case, drawn
-- :mod:`toy2d.sweeps`: the noise, κ and over-complete sweeps, and diagonal against full targets
+- :mod:`toy2d.sweeps`: the noise, κ and over-complete sweeps, diagonal against full targets, and fresh seeds
 
 Columns of the rows
 -------------------

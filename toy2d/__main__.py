@@ -1,4 +1,4 @@
-"""Commands: ``python -m toy2d noise-sweep | kappa-sweep | overcomplete | diagonal``."""
+"""Commands: ``python -m toy2d noise-sweep | kappa-sweep | overcomplete | diagonal | fresh-seeds``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Seeds = Annotated[int | None, typer.Option(help="Number of seeds (default: ten; over-complete and diagonal: five).")]
+Seeds = Annotated[int | None, typer.Option(help="Number of seeds (default: ten; five for the last three commands).")]
 Steps = Annotated[int | None, typer.Option(help="Training steps.")]
 Out = Annotated[
     Path | None, typer.Option(help="Folder of the run (default: results/toy2d/NAME, with --quick results/quick/…).")
@@ -85,6 +85,19 @@ def diagonal(
     _run("diagonal", seeds, steps, out, threads, quick, force)
 
 
+@app.command("fresh-seeds")
+def fresh_seeds(
+    seeds: Seeds = None,
+    steps: Steps = None,
+    out: Out = None,
+    threads: Threads = None,
+    quick: Quick = False,
+    force: Force = False,
+) -> None:
+    """The ends of the noise and κ sweeps with other seeds than those the settings were chosen on, from 10 on."""
+    _run("fresh-seeds", seeds, steps, out, threads, quick, force)
+
+
 def plan(name: str, seeds: int | None = None, steps: int | None = None, *, quick: bool = False) -> Sweep:
     """The sweep of this name; what is not given is the full run's, or the quick one's."""
     from toy2d import sweeps
@@ -94,6 +107,7 @@ def plan(name: str, seeds: int | None = None, steps: int | None = None, *, quick
         "kappa-sweep": sweeps.kappa_plan,
         "overcomplete": sweeps.overcomplete_plan,
         "diagonal": sweeps.diagonal_plan,
+        "fresh-seeds": sweeps.fresh_plan,
     }
     options = {"seeds": QUICK_SEEDS, "steps": QUICK_STEPS, "lines": QUICK_LINES} if quick else {}
     given = {"seeds": seeds, "steps": steps}
