@@ -348,7 +348,7 @@ def _execute(
     budget: Budget,
     model: WorldModel | None,
     progress: Callable[[int, int], object] | None,
-) -> tuple[pd.DataFrame, dict[str, NDArray[Any]], Grids | None]:
+) -> tuple[pd.DataFrame, dict[str, Any], Grids | None]:
     scaling = action_scaling(model, recording)
     starts, goals = recording.rows_of(pairs)
     manifest = recording.manifest
@@ -376,7 +376,7 @@ def _execute(
                 progress(pair + 1, count)
         grids = draw_grids(world, task, recording, pairs, budget.goals, budget.grid, without_frames)
     shape = (count, budget.sequences)
-    arrays: dict[str, NDArray[Any]] = {
+    arrays: dict[str, Any] = {
         "actions": np.stack(actions).reshape(*shape, task.horizon, recording.action_dim),
         "frames": np.stack([end.frame for end in ends if end.frame is not None]).reshape(
             *shape, recording.image_size, recording.image_size, 3

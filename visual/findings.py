@@ -1,0 +1,76 @@
+"""What a diagnosis found, in words: one sentence for each question, each number with what it was measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def describe(summary: Mapping[str, Any]) -> list[str]:
+    """Sentences for a summary of :func:`visual.diagnosis.diagnose`."""
+    sentences = [_ordering(summary["ordering"])]
+    if summary.get("neighborhoods") is not None:
+        sentences.append(_neighborhoods(summary["neighborhoods"]))
+    sentences += _allocation(summary["allocation"])
+    return sentences
+
+
+def _ordering(found: Mapping[str, Any]) -> str:
+    if found["agreement_pred"] is None:
+        return f"No two outcomes differ on any of the {found['pairs']} pairs, so no order of them is right or wrong."
+    left_out = f", {found['undecided']} of them left out since no two outcomes differ" if found["undecided"] else ""
+    better = (
+        "the predictor loses {:.1f} points"
+        if found["agreement_pred"] < found["agreement_enc"]
+        else ("the predictor loses nothing ({:.1f} points)")
+    )
+    lost = better.format(100 * (found["agreement_enc"] - found["agreement_pred"]))
+    return (
+        f"J_pred orders {100 * found['agreement_pred']:.1f} % of outcome pairs as the outcomes do, J_enc "
+        f"{100 * found['agreement_enc']:.1f} % (50 % is chance), so {lost}; mean over {found['pairs']} pairs of "
+        f"{found['sequences']} sequences of {found['horizon']} steps, {found['already_solved']} pairs solved at the "
+        f"start{left_out}."
+    )
+
+
+def _neighborhoods(found: Mapping[str, Any]) -> str:
+    known = [value for value in found["rho"] if value is not None]
+    (first, width, unit), (second, height, other) = found["axes"]
+    rho = ", ".join("none" if value is None else f"{value:.2f}" for value in found["rho"])
+    mean = f", mean {sum(known) / len(known):.2f}" if known else ""
+    valid = 100 * sum(found["valid"]) / len(found["valid"])
+    return (
+        f"Around {len(found['rho'])} goals ({first} ± {width:g} {unit}, {second} ± {height:g} {other}; {valid:.0f} % "
+        f"of {found['cells']} cells valid) latent and task cost have Spearman's ρ = {rho}{mean}."
+    )
+
+
+def _allocation(found: Mapping[str, Any]) -> list[str]:
+    dim, kappa = found["dim"], found["kappa"]
+    saved = 100 * (1 - found["loss_predicted"] / found["loss_isotropic"])
+    low, high = (100 * found[f"relative_residual_{end}"] for end in ("low", "high"))
+    asked = (
+        f"the residuals, {low:.1f} to {high:.1f} % of a coordinate's variance, ask for {found['num_high']} of {dim} high coordinates at κ = {kappa:g}, which would "
+        f"lower the prediction error by {saved:.1f} % against equal variances"
+    )
+    rotated = (
+        "the features do not span their space, so that nothing is said of a rotated encoder"
+        if found["num_high_rotated"] is None
+        else f"an encoder that rotates as it likes would make {found['num_high_rotated']} directions high"
+    )
+    if found["target_condition"] is None:
+        return [f"The checkpoint has no target beside it, so only the residuals are read: {asked}; {rotated}."]
+    met = f"feature variances follow the target up to {100 * found['target_met']:.1f} %"
+    if found["agreement"] is None:
+        return [f"The target is the identity ({met}). Forecast, made without a target: {asked}; {rotated}."]
+    captured = "" if found["captured"] is None else f", and the target reaches {100 * found['captured']:.0f} % of that"
+    order = (
+        "" if found["rank_correlation"] is None else f", Spearman's ρ with the residual {found['rank_correlation']:.2f}"
+    )
+    return [
+        f"The target has condition number {found['target_condition']:.3f} at κ = {kappa:g}, "
+        f"{100 * found['two_level']:.0f} % of its variances on one of two levels, {found['target_high']} of {dim} "
+        f"above the mean ({met}{order}).",
+        f"Theory: {asked}{captured}; {100 * found['agreement']:.0f} % of coordinates stand on the side it predicts; "
+        f"{rotated}.",
+    ]
