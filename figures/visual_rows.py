@@ -93,6 +93,9 @@ STAGES = {
             "neighborhoods.parquet": (
                 *(*_MODEL, "pair", "row", "column", "first", "second", "task_cost", "latent_cost", "valid"),
             ),
+            "coordinates.parquet": (
+                *(*_MODEL, "coordinate", "target_variance", "relative_residual", "predicted_variance"),
+            ),
         },
     ),
     "film": Stage(
