@@ -60,7 +60,7 @@ def test_a_bent_encoder_is_seen_to_be_bent(recording: Path) -> None:
     model = reading(lambda values: torch.stack([values[..., 0] / 74, torch.sin(values[..., 1] / 12) * 1.4], dim=-1))
     found = measure_geometry(model, "tworoom", open_recording(recording), split="train", draws=60, neighbors=12)
     assert found["r_squared"] < 0.75
-    assert found["local_r_squared"] > 0.9
+    assert found["local_r_squared"] > 0.85 > found["r_squared"] + 0.1
     assert found["local_spread"] > 0.5
     assert found["r_squared_low"] <= found["r_squared"] <= found["r_squared_high"]
 
