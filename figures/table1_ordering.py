@@ -87,8 +87,8 @@ TABLE = Table(
     name="table1_ordering",
     caption="Share of pairs of action sequences that a cost orders as their outcomes are ordered. J_enc encodes the "
     "observation a sequence reached, J_pred is the planner's cost. κ = 1 is LeWM, κ = 2 AnisoWM, on the same "
-    "sequences. The published gap of PushT, −0.005, differs from that of its printed entries, −0.006, by "
-    "rounding.",
+    "sequences. Published gaps are those of unrounded entries: PushT's −0.005 would be −0.006 from the printed"
+    " ones.",
     needs=(visual_rows.DIAGNOSE,),
     read=read,
     layout=layout,
