@@ -258,7 +258,8 @@ def test_missing_opengl_is_one_sentence(tmp_path: Path) -> None:
     arguments = ["collect", "task=reacher", "preset=quick", "episodes=2", "progress=false"]
     ended = in_new_process(program, *arguments, cwd=tmp_path, MUJOCO_GL="egl", MUJOCO_EGL_DEVICE_ID="977")
     assert ended.returncode == 2, ended.stderr
-    assert [line[:41] for line in ended.stderr.splitlines()] == ["error: No OpenGL library for rendering can"]
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("error: No OpenGL library for rendering can be used here")
 
 
 def test_a_sweep_leaves_one_run_per_job(
