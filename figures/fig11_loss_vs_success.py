@@ -58,7 +58,7 @@ def draw(frame: pd.DataFrame) -> MatplotlibFigure:
         for axes, task in zip(panels, visual_rows.TASKS, strict=True):
             part = frame[frame["task"] == task]
             axes.set_title(visual_rows.TITLES[task])
-            axes.set_xlabel("prediction error\n(mean square, own latent)")
+            axes.set_xlabel("prediction error\n(MSE, own latent)")
             if part.empty:
                 visual_panels.say_not_run(axes)
                 axes.set_xticks([])

@@ -21,7 +21,7 @@ from visual.data import Recording, open_recording
 from visual.environments import FRAME_COLUMN, open_world, read_columns, render, set_goal, set_state
 from visual.evaluation import Actor, _check_fit, _latent_cost, _run, _scaling
 from visual.experiment import run_folder
-from visual.manifest import Pairs
+from visual.manifest import Pairs, file_sha256
 from visual.neighborhoods import GRIDS_FILE
 from visual.planning import Planner, Protocol
 from visual.success import _weights_hash
@@ -110,6 +110,7 @@ def film(
         "protocol": vars(protocol),
         "pairs": pairs,
         "seed": seed,
+        "data_sha256": recording.manifest.sha256 if recording.manifest is not None else file_sha256(recording.path),
         "weights_sha256": _weights_hash(parent / "train"),
     }
     record = None if force else finished_run(folder, settings)
@@ -119,8 +120,14 @@ def film(
     planning = recording.pairs(task)
     chosen = choose(planning, pairs)
     with open_run(folder, settings, force=force) as run:
-        actions, steps = _plan(task, recording, planning, chosen, parent / "train", protocol, seed, device, progress)
-        rows, frames = replay(task, recording, planning, actions, steps)
+        actions, success = _plan(task, recording, planning, chosen, parent / "train", protocol, seed, device, progress)
+        rows, frames = replay(task, recording, planning, actions)
+        reached = rows.groupby("pair")["reached"].any().to_dict()
+        if reached != success:
+            pair = next(pair for pair in chosen if reached[pair] != success[pair])
+            raise ValueError(
+                f"{task.title} does not repeat itself: the replay of pair {pair} ends unlike its planning."
+            )
         frames |= _arenas(Path(out) / task.name / f"candidates-{preset}" / GRIDS_FILE)
         labels = {
             "origin": "measured",
@@ -131,8 +138,7 @@ def film(
         content = compress(frames)
         run.write_rows(rows)
         run.write_file(FRAMES_FILE, lambda path: path.write_bytes(content))
-    reached = rows.groupby("pair")["reached"].any()
-    print(f"{folder}: pairs {', '.join(map(str, chosen))}; goals reached: {int(reached.sum())} of {len(reached)}.")
+    print(f"{folder}: pairs {', '.join(map(str, chosen))}; goals reached: {sum(reached.values())} of {len(reached)}.")
     return folder
 
 
@@ -160,8 +166,8 @@ def _plan(
     seed: int,
     device: str,
     progress: Callable[[int, int], object] | None,
-) -> tuple[dict[int, list[NDArray[Any]]], dict[int, int]]:
-    """Executed actions and number of steps of each pair, planned as the evaluation plans it."""
+) -> tuple[dict[int, list[NDArray[Any]]], dict[int, bool]]:
+    """Executed actions and success of each pair, planned as the evaluation plans it."""
     model = load_checkpoint(checkpoint)
     _check_fit(model, recording, protocol)
     scaling = _scaling(model, recording)
@@ -176,8 +182,10 @@ def _plan(
         return actors[-1]
 
     episodes = list(_run(task, recording, pairs, chosen, protocol.budget, act, frames=True, progress=progress))
-    actions = {pair: done for actor in actors for pair, done in actor.actions.items()}
-    return actions, {episode.pair: episode.steps for episode in episodes}
+    chosen_actions = {pair: done for actor in actors for pair, done in actor.actions.items()}
+    # An actor is asked until the last pair of its batch is done.
+    actions = {episode.pair: chosen_actions[episode.pair][: episode.steps] for episode in episodes}
+    return actions, {episode.pair: episode.success for episode in episodes}
 
 
 def replay(
@@ -185,7 +193,6 @@ def replay(
     recording: Recording,
     pairs: Pairs,
     actions: Mapping[int, Sequence[NDArray[Any]]],
-    steps: Mapping[int, int],
 ) -> tuple[pd.DataFrame, dict[str, NDArray[Any]]]:
     """Execute actions from the recorded starts, drawing every step.
 
@@ -193,8 +200,8 @@ def replay(
     ----------
     task, recording, pairs
         The task, its recording and planning pairs.
-    actions, steps
-        By pair: actions (≥ steps, A), of which the first ``steps`` are executed.
+    actions
+        By pair: the actions to execute, (steps, A).
 
     Returns
     -------
@@ -219,8 +226,8 @@ def replay(
             set_goal(world, task, goal)
             video, reached = [recorded[0]], False
             rows.append({"pair": pair, "step": 0, "outcome": float(task.outcome(start, goal)), "reached": reached})
-            for step in range(1, steps[pair] + 1):
-                _, _, terminated, _, world.infos = world.envs.step(np.asarray(plan[step - 1])[None])
+            for step, action in enumerate(plan, start=1):
+                _, _, terminated, _, world.infos = world.envs.step(np.asarray(action)[None])
                 row = read_columns(task, world.infos)
                 video.append(row[FRAME_COLUMN])
                 reached |= bool(np.asarray(terminated).reshape(-1)[0])
