@@ -75,6 +75,7 @@ def _train(folder: Path, task: str, kappa: float, seed: int, preset: str, origin
                 "preset": preset,
                 "step": step,
                 "prediction": 100.0 / step,
+                "seconds": 0.15 * step,
                 "target_condition": ratio,
                 "target_high": high_count(task, seed) if ratio > 1 else 0,
                 "target_variances": spectrum(ratio, high_count(task, seed)).tolist(),
@@ -83,6 +84,10 @@ def _train(folder: Path, task: str, kappa: float, seed: int, preset: str, origin
         )
     held_out = {
         "prediction": 0.02 + 0.001 * kappa + 1e-6 * seed,
+        "copy": 1.0,
+        "feature_variance": 0.9,
+        "effective_rank": 20.0,
+        "probe_r2": None if task == "cube" else 0.9,
         "feature_spectrum": (np.geomspace(2.0, 0.1 / kappa, DIM)).tolist(),
     }
     settings = {
@@ -121,6 +126,10 @@ def _plan(folder: Path, task: str, kappa: float, seed: int, preset: str, origin:
             "solver": "cem",
             "pair": pair,
             "episode": pair,
+            "start": 3,
+            "goal": 28,
+            "solves": 2,
+            "seconds": 0.5,
             "success": success(task, kappa, seed),
             "already_solved": pair < 2,
             "random_success": pair < 4,
@@ -211,6 +220,8 @@ def _diagnose(folder: Path, task: str, kappa: float, seed: int, preset: str, ori
     grids = [neighborhood(task, kappa, seed, preset, origin, pair) for pair in (3, 5, 6, 8)]
     with open_run(folder, {"task": task, "kappa": kappa, "training_seed": seed}) as run:
         run.write_rows(rows)
+        summary = {"sentences": ["It was made up.", "All of it."]}
+        run.write_file("summary.json", lambda path: path.write_text(json.dumps(summary)))
         run.write_file(
             "neighborhoods.parquet", lambda path: pd.concat(grids, ignore_index=True).to_parquet(path, index=False)
         )

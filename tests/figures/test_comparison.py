@@ -1,0 +1,150 @@
+"""The comparison's tables, from synthetic rows whose answers are known, and the page they are written into."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic_visual as synthetic
+from scipy import stats
+
+from figures import catalog, comparison
+from figures.visual_report import write
+from visual.statistics import wilson_interval
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic.write(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "MEASURED", tmp_path / "measured")
+
+
+def table(results: Path, name: str, task: str | None = None) -> pd.DataFrame:
+    (section,) = [section for section in comparison.sections(results, task) if section.name == name]
+    return section.table
+
+
+def test_success_has_what_belongs_beside_every_rate(results: Path) -> None:
+    rows = table(results, "success").set_index(["task", "κ"])
+    row = rows.loc[("TwoRoom", "2")]
+    rates = [wilson_interval(int(synthetic.success("tworoom", 2.0, seed).sum()), 20) for seed in (42, 3072)]
+    assert row["success, % (by training seed) [95 %]"] == "; ".join(
+        f"{100 * rate.rate:.1f} [{100 * rate.low:.0f}, {100 * rate.high:.0f}]" for rate in rates
+    )
+    assert row["pairs"] == "20"
+    floor = wilson_interval(4, 20)
+    assert row["random actions"] == f"20 [{100 * floor.low:.0f}, {100 * floor.high:.0f}]"
+    assert row["solved at the start"] == "10"
+    unsolved = np.mean([synthetic.success("tworoom", 2.0, seed)[2:].mean() for seed in (42, 3072)])
+    assert row["unsolved pairs only"] == f"{100 * unsolved:.1f}"
+    assert row["ceiling"].startswith("95 [")
+    assert row["ceiling"].endswith("n = 20")
+    assert row["s per solve"] == "0.25"
+    assert [task for task, _ in rows.index] == [t for t in ("TwoRoom", "Reacher", "PushT", "Cube") for _ in range(3)]
+
+
+def test_differences_are_paired_and_test_pairs_and_seeds_apart(results: Path) -> None:
+    """κ = 4 solves one more pair than κ = 1 in both seeds (10 + 4 // 2 against 10 + 1 // 2: two more)."""
+    row = table(results, "differences").set_index(["task", "κ"]).loc[("TwoRoom", "4")]
+    gained = [
+        int(synthetic.success("tworoom", 4.0, seed).sum() - synthetic.success("tworoom", 1.0, seed).sum())
+        for seed in (42, 3072)
+    ]
+    assert row["points, mean"] == f"+{100 * np.mean(gained) / 20:.1f}"
+    assert row["by seed"] == "; ".join(f"+{100 * gain / 20:.1f}" for gain in gained)
+    p_values = [min(1.0, 2 * stats.binom.cdf(0, gain, 0.5)) for gain in gained]
+    assert row["McNemar p, by seed"] == "; ".join(f"{value:.2g}" for value in p_values)
+    # Two seeds that agree: the least that an exact test of two can give.
+    assert row["p over seeds"] == "0.5 (least 0.5)"
+    assert set(table(results, "differences")["κ"]) == {"2", "4"}
+
+
+def test_ordering_leaves_out_what_cannot_be_ordered_and_pairs_the_rest(results: Path) -> None:
+    rows = table(results, "ordering").set_index(["task", "κ"])
+    enc = [np.nanmean(synthetic.agreement("pusht", 2.0, seed)[0]) for seed in (42, 3072)]
+    assert rows.loc[("PushT", "2"), "J_enc, by seed"] == "; ".join(f"{value:.3f}" for value in enc)
+    gains = [
+        np.nanmean(synthetic.agreement("pusht", 2.0, seed)[1] - synthetic.agreement("pusht", 1.0, seed)[1])
+        for seed in (42, 3072)
+    ]
+    row = table(results, "ordering-differences").set_index(["task", "κ"]).loc[("PushT", "2")]
+    assert row["J_pred, by seed"] == "; ".join(f"{gain:+.3f}".replace("-", "−") for gain in gains)
+
+
+def test_training_says_what_it_ended_with(results: Path) -> None:
+    row = table(results, "training").set_index(["task", "κ"]).loc[("TwoRoom", "2")]
+    assert row["target condition"] == "2.00"
+    assert row["target high"] == "; ".join(str(synthetic.high_count("tworoom", seed)) for seed in (3072, 42))
+    assert row["effective rank"] == "20.0 of 32"
+    assert row["minutes"] == "10.0"
+    assert table(results, "training").set_index(["task", "κ"]).loc[("Cube", "2"), "probe R²"] == "–"
+
+
+def test_models_that_saw_other_pairs_are_not_compared(results: Path, tmp_path: Path) -> None:
+    base = comparison.planned(results)
+    base = base[base["task"] == "tworoom"]
+    shifted = base.assign(goal=base["goal"] + (base["kappa"] > 1))
+    with pytest.raises(ValueError, match="only on the same pairs"):
+        comparison.differences(shifted)
+
+
+def test_a_page_gets_its_tables_and_keeps_its_words(results: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    shutil.copy(comparison.PAGE, page)
+    before = page.read_text(encoding="utf-8")
+    comparison.write_page(results, page)
+    text = page.read_text(encoding="utf-8")
+    assert "| TwoRoom | 4 |" in text
+    comparison.write_page(results, page)
+    assert page.read_text(encoding="utf-8") == text
+    # What a person wrote stays, byte for byte.
+    assert comparison._MARK.sub("", text) == comparison._MARK.sub("", before)
+    comparison.write_page(tmp_path / "nowhere", page)
+    assert page.read_text(encoding="utf-8").count("Not run yet.") == 5
+
+
+def test_the_page_is_what_the_published_rows_give(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """docs/comparison.md is up to date: generating it again changes no byte."""
+    monkeypatch.setattr(catalog, "MEASURED", Path(catalog.__file__).with_name("measured"))
+    text = comparison.PAGE.read_text(encoding="utf-8")
+    assert comparison.fill(text, comparison.sections(Path("figures/measured"))) == text
+
+
+def test_markers_and_tables_must_agree(results: Path) -> None:
+    found = comparison.sections(results)
+    with pytest.raises(ValueError, match="disagree about 'sucess'"):
+        comparison.fill("<!-- table: sucess -->\n<!-- end -->", [])
+    with pytest.raises(ValueError, match="disagree about 'differences'"):
+        comparison.fill("<!-- table: success -->\n<!-- end -->", found[:2])
+
+
+def test_the_report_of_a_task_holds_tables_words_and_pictures(results: Path, tmp_path: Path) -> None:
+    drawn: list[str] = []
+    markdown, html = write("tworoom", results, tmp_path / "report", drawn.append)
+    text, page = (path.read_text(encoding="utf-8") for path in (markdown, html))
+    for heading in ("Success on held-out pairs", "κ &gt; 1 against κ = 1, paired", "Do the costs order outcomes?"):
+        assert heading in page
+        assert heading.replace("&gt;", ">") in text
+    assert "drawing fig07_ranking" in drawn
+    assert page.count("data:image/png;base64,") == len(drawn) == text.count("![fig")
+    assert "Reacher |" not in text
+    assert 'src="http' not in page
+    assert "<script" not in page
+    assert "**k2-s42-laptop.** It was made up." in text
+    for line in text.splitlines():
+        if line.startswith("!["):
+            assert (markdown.parent / line.split("(")[1].rstrip(")")).is_file()
+
+
+def test_a_task_without_runs_names_the_command(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"python -m visual study tasks=\[cube\]"):
+        write("cube", tmp_path)
+    with pytest.raises(ValueError, match="no task 'cubes'"):
+        write("cubes", tmp_path)
