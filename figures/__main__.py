@@ -174,6 +174,15 @@ def comparison(
 
 
 @app.command()
+def docs(folder: Annotated[Path, typer.Option(help="Folder of the documentation.")] = Path("docs")) -> None:
+    """Write the documentation's page of figures and its pictures, from published rows."""
+    from figures.gallery import write_docs
+
+    for path in write_docs(folder):
+        print(path)
+
+
+@app.command()
 def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A small toy, exact claims only, under a minute.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for everything written.")] = Path("results"),

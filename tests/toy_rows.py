@@ -103,16 +103,16 @@ def diagonal_rows(seeds: int = 5, origin: str = "synthetic") -> pd.DataFrame:
     rng = np.random.default_rng(14)
     shapes = {(1.0, 0.0): (0.33, 0.0, 1.0), (4.0, 45.0): (0.45, 0.16, 0.8)}
     cases = [
-        ("diagonal", 0.01, 1.0, (1.0, 0.0)),
-        *(("diagonal", 0.5, kappa, shape) for shape in shapes for kappa in (1.0, 2.0, CONDITION)),
-        *(("full", 0.5, kappa, shape) for shape in shapes for kappa in (2.0, CONDITION)),
+        (target, kappa, shape)
+        for target in ("diagonal", "full")
+        for kappa, shape in ((CONDITION, (1.0, 0.0)), (2.0, (4.0, 45.0)), (CONDITION, (4.0, 45.0)))
     ]
     rows = []
-    for target, sigma, kappa, shape in cases:
+    for target, kappa, shape in cases:
         for seed in range(10, 10 + seeds):
             regret = abs(closed_form(kappa) + 0.004 + 0.003 * rng.standard_normal())
             entries = dict(zip(("metric_11", "metric_12", "metric_22"), shapes[shape], strict=True))
-            made = row("diagonal", seed, regret, rng, origin, sigma=sigma, kappa=kappa) | entries
+            made = row("diagonal", seed, regret, rng, origin, kappa=kappa) | entries
             made["metric_12"] += 0.01 * rng.standard_normal()
             rows.append(made | {"target": target, "noise_ratio": shape[0], "noise_angle": shape[1]})
     return pd.DataFrame(rows)

@@ -53,6 +53,7 @@ def test_list_names_the_command_for_missing_rows(capsys: pytest.CaptureFixture[s
     assert status == 0
     for name in catalog.names():
         assert name in out
+        assert catalog.get(name).needs or "none needed: closed forms" in out
         for source in catalog.get(name).needs:
             state = "missing" if isinstance(source, catalog.Source) else "not run"
             assert f"{state}: {source.command}" in out
@@ -130,14 +131,15 @@ def test_an_unwritable_folder_is_one_sentence(
 def test_publish_copies_whole_runs(capsys: pytest.CaptureFixture[str], measured_results: Path, tmp_path: Path) -> None:
     for _ in range(2):
         status, out, _ = run(capsys, "publish", "--results", measured_results)
-        assert (status, len(out.splitlines())) == (0, 3)
-    for sweep in ("noise-sweep", "kappa-sweep", "overcomplete"):
+        assert (status, len(out.splitlines())) == (0, 4)
+    for sweep in ("noise-sweep", "kappa-sweep", "overcomplete", "diagonal"):
         source, target = measured_results / "toy2d" / sweep, tmp_path / "measured" / "toy2d" / sweep
         assert {path.name: path.read_bytes() for path in source.iterdir()} == {
             path.name: path.read_bytes() for path in target.iterdir()
         }
         assert read_rows(target).equals(read_rows(source))
     assert sorted(path.name for path in (tmp_path / "measured" / "toy2d").iterdir()) == [
+        "diagonal",
         "kappa-sweep",
         "noise-sweep",
         "overcomplete",
