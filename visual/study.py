@@ -27,6 +27,14 @@ from visual.success import plan_folder
 from visual.tasks import get_task
 
 STAGES = ("collect", "advise", "train", "plan", "diagnose", "ceiling")
+#: A diagnosis of the quick preset shows that every part runs.
+_QUICK_DIAGNOSIS = (
+    "cases=6",
+    "candidates.random=6",
+    "candidates.samples=12",
+    "candidates.goals=2",
+    "candidates.grid=7",
+)
 _POLL_SECONDS = 0.5
 
 
@@ -148,7 +156,7 @@ class Study:
                 diagnose = Job(
                     "diagnose",
                     f"diagnose {model}",
-                    ("diagnose", *which),
+                    ("diagnose", *which, *(_QUICK_DIAGNOSIS if self.preset == "quick" else ())),
                     folder / "diagnose",
                     # The first one also executes the candidates that all of them share.
                     (train.name, *first_diagnosis),
