@@ -233,7 +233,7 @@ def test_curve_and_best_kappa(answers: list[Any]) -> None:
     """Claim 1: the best κ in closed form is the one that Python searches. Mutation: exchange b₁ and b₂."""
     inside = 0
     # The edges repeat their matrices for each κ: once is enough here.
-    chosen = [index for index in range(len(CASES)) if (index < 180 and index % 4 == 1) or 180 <= index < 193]
+    chosen = [index for index in range(len(CASES)) if (index < 180 and index % 6 == 1) or 180 <= index < 193]
     for case, answer in ((CASES[index], answers[index]) for index in chosen):
         state_cov, noise_cov, task = case["state_cov"], case["noise_cov"], case["task_metric"]
         levels = np.linalg.eigvalsh(relative_noise(state_cov, noise_cov))
@@ -253,7 +253,7 @@ def test_curve_and_best_kappa(answers: list[Any]) -> None:
         close(math.sqrt(answer["best"]["mean_regret"]), math.sqrt(best.mean_regret), max(1e-7, base), 1.0)
         assert answer["best"]["mean_regret"] <= min(curve["mean_regret"]) * (1 + 8 * base) + base**2
         inside += best.kappa > 1.0
-    assert 15 < inside < len(chosen)
+    assert 10 < inside < len(chosen)
 
 
 def test_paper_example(page: Page) -> None:
@@ -315,8 +315,10 @@ def full(entries: list[float]) -> Array:
 
 def number(shown: str) -> float:
     """A number as the page writes it: −0.25, 5.3·10⁻⁵, or – for none."""
-    mantissa, _, power = shown.replace("−", "-").replace("–", "nan").partition("·10")
-    return float(f"{mantissa}e{power.translate(str.maketrans('⁻⁰¹²³⁴⁵⁶⁷⁸⁹', '-0123456789')) or 0}")
+    mantissa, power = re.fullmatch(
+        r"([-\d.]*?|nan)·?(?:10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?", shown.replace("−", "-").replace("–", "nan")
+    ).groups()
+    return float(f"{mantissa or 1}e{(power or '⁰').translate(str.maketrans('⁻⁰¹²³⁴⁵⁶⁷⁸⁹', '-0123456789'))}")
 
 
 def check_shown(page: Page) -> None:
@@ -345,7 +347,7 @@ def check_shown(page: Page) -> None:
     close_to(rows["regret"][2], regret.excess)
     close_to(rows["regret / J(x⋆)"][2], regret.normalized)
     for shown, wanted in ((rows["choice"][0], regret.optimal), (rows["choice"][2], regret.chosen)):
-        assert [number(part) for part in shown.split(", ")] == pytest.approx(wanted, abs=6e-3)
+        assert [number(part) for part in re.split(r",\s", shown)] == pytest.approx(wanted, abs=6e-3)
     assert float(page.input_value("#kappa")) == state["k"]
     assert [float(page.input_value(f"#S{i}")) for i in (1, 2, 3)] == state["S"]
     assert float(page.input_value("#v1")) == state["v"]
@@ -384,7 +386,7 @@ def test_opening_case(page: Page) -> None:
     """Claim 2."""
     assert page.get_attribute("[data-preset='0']", "aria-pressed") == "true"
     check_shown(page)
-    assert "34.7 %" in page.inner_text("#verdict")
+    assert "pays 34.7\u00a0% more" in page.inner_text("#verdict")
     assert "9/56" in page.inner_text("#note")
 
 
@@ -557,21 +559,33 @@ def test_bad_input_changes_nothing(page: Page, field: str, value: str, sentence:
     check_shown(page)
 
 
+EXTREMES = (
+    "S=1e6,0,1&W=1,0,1&k=1",
+    "S=1,0.999999,1&W=1,0,2&k=1000",
+    "S=1e-8,0,1e-9&Q=1e8,0,3e8&g=1e-4,0&p=0,0&k=2",
+    "W=0,0,1&k=1e6",
+    "g=0,1&p=0,0&v=90&k=2",
+    "S=1,0,1&Q=1,0,1e6&k=1e9",
+)
+
+
+def go_to(page: Page, fragment: str) -> None:
+    """Set the address and wait for its case."""
+    page.evaluate(
+        """fragment => new Promise((done) => {
+          addEventListener("hashchange", done, { once: true });
+          location.hash = fragment;
+        })""",
+        fragment,
+    )
+    assert current(page)["k"] == float(fragment.rpartition("k=")[2])
+
+
 def test_extreme_cases_are_drawn(page: Page) -> None:
     """Claims 2 and 4: conditions up to 1e6, far choices and a goal on the line leave no error behind."""
-    for fragment in (
-        "S=1e6,0,1&W=1,0,1&k=1",
-        "S=1,0.999999,1&W=1,0,2&k=1000",
-        "S=1e-8,0,1e-9&Q=1e8,0,3e8&g=1e-4,0&p=0,0&k=2",
-        "W=0,0,1&k=1e6",
-        "g=0,1&p=0,0&v=90&k=2",
-        "S=1,0,1&Q=1,0,1e6&k=1e9",
-    ):
-        page.evaluate("fragment => { location.hash = fragment; }", fragment)
-        kappa = float(fragment.rpartition("k=")[2])
-        page.wait_for_function("kappa => window.explore.current().k === kappa", arg=kappa)
+    for fragment in EXTREMES:
+        go_to(page, fragment)
         assert page.locator("#error").is_hidden()
-        assert "NaN" not in page.inner_text("main")
         assert not page.evaluate("/NaN|Infinity|undefined/.test(document.querySelector('.stage').innerHTML)"), fragment
 
 
@@ -629,6 +643,8 @@ LAYOUT = r"""() => {
     const boxes = elements.map((element) => element.getBoundingClientRect());
     elements.forEach((one, i) => elements.slice(i + 1).forEach((two, k) => {
       if (one.contains(two) || two.contains(one)) return;
+      // Handles lie where the case puts them.
+      if (one.matches(".knob") && two.matches(".knob")) return;
       const p = boxes[i], q = boxes[i + 1 + k];
       const across = Math.min(p.right, q.right) - Math.max(p.left, q.left);
       const down = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
@@ -643,7 +659,8 @@ LAYOUT = r"""() => {
   // Text that is cut off, by its own box or its picture.
   for (const element of all("svg text")) {
     const box = element.getBoundingClientRect(), frame = element.ownerSVGElement.getBoundingClientRect();
-    const beyond = Math.max(frame.left - box.left, box.right - frame.right, frame.top - box.top, box.bottom - frame.bottom);
+    const across = Math.max(frame.left - box.left, box.right - frame.right);
+    const beyond = Math.max(across, frame.top - box.top, box.bottom - frame.bottom);
     if (beyond > 1.5) faults.push(`${name(element)} leaves its picture by ${beyond}`);
   }
   for (const element of all("body *").filter((one) => one instanceof HTMLElement && one.clientWidth > 0)) {
@@ -694,11 +711,15 @@ def test_layout_and_contrast(desktop: Watched, phone: Watched, width: str, schem
     page.set_viewport_size({"desktop": DESKTOP, "tablet": TABLET, "phone": PHONE}[width])
     # The pictures are redrawn when their size has changed.
     page.wait_for_function(
-        "[...document.querySelectorAll('svg')].every((svg) => Math.abs(svg.viewBox.baseVal.width - svg.clientWidth) < 2)"
+        "() => [...document.querySelectorAll('svg')]"
+        ".every((svg) => Math.abs(svg.viewBox.baseVal.width - svg.clientWidth) < 2)"
     )
     for preset in range(len(PRESET_FACTS)):
         page.evaluate("preset => document.querySelector(`[data-preset='${preset}']`).click()", preset)
         assert page.evaluate(LAYOUT) == [], preset
+    for fragment in EXTREMES:
+        go_to(page, fragment)
+        assert page.evaluate(LAYOUT) == [], fragment
     page.fill("#kappa", "0.5")
     contrast = page.evaluate(CONTRAST)
     assert contrast["least"] >= 4.5, contrast
