@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from theory.runs import describe_finished, finished_run, open_run
-from visual.checkpoint import load_checkpoint
+from visual.checkpoint import WorldModel, load_checkpoint
 from visual.data import Recording, open_recording
 from visual.environments import FRAME_COLUMN, open_world, read_columns, render, set_goal, set_state
 from visual.evaluation import Actor, _check_fit, _latent_cost, _run, _scaling
@@ -102,6 +102,7 @@ def film(
     parent = run_folder(out, task.name, kappa, training_seed, preset)
     folder = parent / f"film-{protocol.name}"
     recording = open_recording(data or Path("data") / task.name / preset)
+    model = load_checkpoint(parent / "train")
     settings = {
         "task": task.name,
         "kappa": float(kappa),
@@ -120,7 +121,7 @@ def film(
     planning = recording.pairs(task)
     chosen = choose(planning, pairs)
     with open_run(folder, settings, force=force) as run:
-        actions, success = _plan(task, recording, planning, chosen, parent / "train", protocol, seed, device, progress)
+        actions, success = _plan(task, recording, planning, chosen, model, protocol, seed, device, progress)
         rows, frames = replay(task, recording, planning, actions)
         reached = rows.groupby("pair")["reached"].any().to_dict()
         if reached != success:
@@ -161,14 +162,13 @@ def _plan(
     recording: Recording,
     pairs: Pairs,
     chosen: list[int],
-    checkpoint: Path,
+    model: WorldModel,
     protocol: Protocol,
     seed: int,
     device: str,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[dict[int, list[NDArray[Any]]], dict[int, bool]]:
     """Executed actions and success of each pair, planned as the evaluation plans it."""
-    model = load_checkpoint(checkpoint)
     _check_fit(model, recording, protocol)
     scaling = _scaling(model, recording)
     planner = Planner(_latent_cost(model, recording, "latent", device), protocol, task.name, seed, device)

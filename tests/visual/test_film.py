@@ -78,6 +78,8 @@ def test_a_film_shows_what_the_evaluation_did(
     assert "is finished" in capsys.readouterr().out
     with pytest.raises(ValueError, match="holds a run with seed = 0, not 3"):
         run(seed=3)
+    with pytest.raises(ValueError, match="k1-s1-quick/train"):
+        film(task, 1.0, "quick", 1, protocol, data=manifest.folder, out=out)
 
 
 def test_recorded_actions_reach_the_recorded_goal(short_recording: Recorded) -> None:
