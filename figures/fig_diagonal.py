@@ -86,6 +86,7 @@ def draw(frame: pd.DataFrame) -> MatplotlibFigure:
         for axes, panel in ((left, "a"), (right, "b")):
             part = frame[frame["panel"] == panel]
             _draw_targets(axes, part)
+            axes.set_xlabel("bound $κ$ and the toy's process noise")
             axes.set_xticks(cases["x"], [_label(case) for case in cases.to_dict("records")])
             axes.set_xlim(cases["x"].min() - 0.5, cases["x"].max() + 0.5)
             style.panel_letter(axes, panel)

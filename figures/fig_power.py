@@ -79,7 +79,7 @@ def _draw_power(axes: Axes, part: pd.DataFrame) -> None:
         axes.plot([count, count], [0, 100], color=style.FAINT, lw=0.7, ls=(0, (1, 2)), zorder=1)
         axes.annotate(f"{count} ({name})", (count, 100), (-3, 2), textcoords="offset points")
     axes.set_xlim(0, MOST)
-    axes.set_ylim(0, 100)
+    axes.set_ylim(0, 104)
     axes.set_xlabel("number of pairs $n$")
     axes.set_ylabel("chance to tell 87 % from 93 %\n(power in %, two-sided α = 0.05)")
     axes.legend(loc="lower right", borderaxespad=0.1, labelspacing=0.25, handlelength=1.6)

@@ -118,7 +118,8 @@ def test_regret_maps_agree_where_they_meet(frames: dict[str, pd.DataFrame]) -> N
     same = triples[np.isclose(triples["x"], triples["y"])].iloc[1:]
     three = frame[frame["series"] == "n = 3"]
     expected = np.exp(np.interp(np.log(same["x"] ** 2), np.log(three["x"]), np.log(three["y"])))
-    inside = same["x"] ** 2 <= 100
+    # Nearer to 1 the curve is too bent to be interpolated.
+    inside = (same["x"] ** 2).between(2, 100)
     np.testing.assert_allclose(same.loc[inside, "value"], expected[inside], rtol=0.02)
 
 
@@ -141,7 +142,10 @@ def test_allocation_table(frames: dict[str, pd.DataFrame]) -> None:
         assert float((target["x"] * target["y"]).sum()) == pytest.approx(min(losses))
         assert threshold == pytest.approx(min(losses) / 6)
         shrunk = part[part["series"] == fig_allocation.FINITE].sort_values("x")
-        assert (np.diff(shrunk["y"].to_numpy() / target["y"].to_numpy()) < 0).all()
+        # What a coordinate pays is v ν, and the more it pays the more of its variance it gives up.
+        kept, paid = shrunk["y"].to_numpy() / target["y"].to_numpy(), (target["x"] * target["y"]).to_numpy()
+        assert (np.diff(kept[np.argsort(paid)]) < 1e-6).all()
+        assert kept.min() < 0.95 < 1 < kept.max()
     measured, rows = frame[frame["panel"] == "b"], coordinate_rows().query("kappa == 2")
     for series, column in (
         (fig_allocation.LEARNED, "target_variance"),
@@ -273,7 +277,7 @@ def test_no_rows_of_a_model_are_said_to_be_missing(tmp_path: Path, monkeypatch: 
     frame = fig_allocation.read(tmp_path / "none")
     assert (frame["panel"] == "a").all()
     texts = [text.get_text() for text in fig_allocation.draw(frame).get_axes()[1].texts]
-    assert texts == ["measured here: not run"]
+    assert "measured here: not run" in texts
 
 
 def test_rows_that_cannot_be_drawn_are_refused() -> None:
