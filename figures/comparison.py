@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from figures.tables import BLANK, markdown, number
-from figures.visual_rows import CEILING, DIAGNOSE, TITLES, TRAIN, one_setting, planned
+from figures.visual_rows import ADVICE, CEILING, DIAGNOSE, TITLES, TRAIN, one_setting, planned
 from theory.runs import write_atomic
 from visual.permutation import bootstrap_interval, sign_flip_p_value
 from visual.statistics import mcnemar_exact, wilson_interval
@@ -68,6 +68,7 @@ def sections(results: Path, task: str | None = None) -> list[Section]:
     ordering = _of_task(one_setting(DIAGNOSE.rows(results)), task)
     training = _of_task(one_setting(TRAIN.rows(results)), task)
     found = [
+        Section("forecast", "Forecast from logged states", forecast(_of_task(ADVICE.rows(results), task)), _FORECAST),
         Section(
             "success", "Success on held-out pairs", success(episodes, _of_task(CEILING.rows(results), task)), _RATE
         ),
@@ -77,6 +78,24 @@ def sections(results: Path, task: str | None = None) -> list[Section]:
         Section("training", "What training ended with", trained(training, TRAIN.cards(results)), _TRAINED),
     ]
     return [section for section in found if not section.table.empty]
+
+
+def forecast(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per task: what the linear theory says of the states before anything is trained."""
+    table = []
+    for task in [task for task in [*TITLES, *sorted(set(rows["task"]) - set(TITLES))] if task in set(rows["task"])]:
+        own = one_setting(rows[rows["task"] == task])
+        at = own.set_index("kappa")
+        first = own.iloc[0]
+        regrets = {
+            f"mean regret at κ = {kappa:g}": (
+                f"{at.loc[kappa, 'mean_regret']:.3f} [{at.loc[kappa, 'low']:.3f}, {at.loc[kappa, 'high']:.3f}]"
+            )
+            for kappa in (1.0, 2.0, 4.0)
+        }
+        best = f"{first['best_kappa']:.2f} [{first['best_low']:.2f}, {first['best_high']:.2f}]"
+        table.append({"task": TITLES.get(task, task), "states": str(first["dim"]), **regrets, "best κ": best})
+    return pd.DataFrame(table)
 
 
 def success(episodes: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
@@ -190,7 +209,7 @@ def fill(text: str, found: list[Section]) -> str:
     """
     by_name = {section.name: section for section in found}
     marked = [match["name"] for match in _MARK.finditer(text)]
-    known = {"success", "differences", "ordering", "ordering-differences", "training"}
+    known = {"forecast", "success", "differences", "ordering", "ordering-differences", "training"}
     unknown = sorted(set(marked) - known) + sorted(set(by_name) - set(marked))
     if unknown:
         raise ValueError(f"The page's markers and the tables disagree about {unknown[0]!r}.")
@@ -281,6 +300,12 @@ def _p(value: float) -> str:
     return f"{value:.2g}" if value >= 0.001 else "< 0.001"
 
 
+_FORECAST = (
+    "`python -m visual advise`: covariance and one-frame regression noise of the states that the outcome measures, in "
+    "units of the success threshold, from training episodes alone; regret of the metric that ΛReg settles at if the "
+    "encoder is linear in these states and has no other coordinates (docs/theory.md, T7). Intervals: bootstrap over "
+    "episodes."
+)
 _RATE = (
     "Wilson intervals, one training seed each. Random actions and the share solved before the first action are of the "
     "same pairs; “unsolved pairs only” leaves the latter out. The ceiling is the same planner on the simulator's true "

@@ -98,6 +98,11 @@ STAGES = {
             ),
         },
     ),
+    "advice": Stage(
+        "advice-*",
+        "python -m visual advise task={task}",
+        {ROWS_FILE: ("origin", "task", "preset", "kappa", "mean_regret", "low", "high", "best_kappa")},
+    ),
     "film": Stage(
         "k*-s*-*/film*",
         "python -m visual film task={task} kappa=2",
@@ -234,6 +239,7 @@ CEILING = VisualRuns("ceiling")
 CANDIDATES = VisualRuns("candidates")
 DIAGNOSE = VisualRuns("diagnose")
 FILM = VisualRuns("film")
+ADVICE = VisualRuns("advice")
 
 
 def one_setting(rows: pd.DataFrame, columns: Sequence[str] = ("preset",)) -> pd.DataFrame:

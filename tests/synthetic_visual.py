@@ -59,7 +59,30 @@ def write(root: Path, *, tasks: tuple[str, ...] = TASKS, origin: str = "syntheti
                     _film(folder / "film-laptop", task, kappa, seed, preset, origin)
         _ceiling(base / f"simulator-{preset}" / "plan-laptop", task, preset, origin)
         _candidates(base / f"candidates-{preset}", task, preset, origin)
+        _advice(base / f"advice-{preset}", task, preset, origin)
     return root
+
+
+def _advice(folder: Path, task: str, preset: str, origin: str) -> None:
+    kappa = np.array([1.0, 2.0, 4.0])
+    regret = 0.1 + 0.05 * np.abs(kappa - TASKS.index(task) - 1)
+    rows = pd.DataFrame(
+        {
+            "origin": origin,
+            "task": task,
+            "preset": preset,
+            "kappa": kappa,
+            "mean_regret": regret,
+            "low": regret - 0.01,
+            "high": regret + 0.01,
+            "best_kappa": 1.0 + TASKS.index(task),
+            "best_low": 1.0,
+            "best_high": 2.0 + TASKS.index(task),
+            "dim": 2,
+        }
+    )
+    with open_run(folder, {"task": task}) as run:
+        run.write_rows(rows)
 
 
 def _train(folder: Path, task: str, kappa: float, seed: int, preset: str, origin: str) -> None:

@@ -31,6 +31,13 @@ def table(results: Path, name: str, task: str | None = None) -> pd.DataFrame:
     return section.table
 
 
+def test_the_forecast_says_which_kappa_the_theory_expects(results: Path) -> None:
+    rows = table(results, "forecast").set_index("task")
+    assert rows.loc["TwoRoom", "mean regret at κ = 1"] == "0.100 [0.090, 0.110]"
+    assert rows.loc["PushT", "best κ"] == "3.00 [1.00, 4.00]"
+    assert list(rows.index) == ["TwoRoom", "Reacher", "PushT", "Cube"]
+
+
 def test_success_has_what_belongs_beside_every_rate(results: Path) -> None:
     rows = table(results, "success").set_index(["task", "κ"])
     row = rows.loc[("TwoRoom", "2")]
@@ -107,7 +114,7 @@ def test_a_page_gets_its_tables_and_keeps_its_words(results: Path, tmp_path: Pat
     # What a person wrote stays, byte for byte.
     assert comparison._MARK.sub("", text) == comparison._MARK.sub("", before)
     comparison.write_page(tmp_path / "nowhere", page)
-    assert page.read_text(encoding="utf-8").count("Not run yet.") == 5
+    assert page.read_text(encoding="utf-8").count("Not run yet.") == 6
 
 
 def test_the_page_is_what_the_published_rows_give(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -122,7 +129,7 @@ def test_markers_and_tables_must_agree(results: Path) -> None:
     with pytest.raises(ValueError, match="disagree about 'sucess'"):
         comparison.fill("<!-- table: sucess -->\n<!-- end -->", [])
     with pytest.raises(ValueError, match="disagree about 'differences'"):
-        comparison.fill("<!-- table: success -->\n<!-- end -->", found[:2])
+        comparison.fill("<!-- table: forecast -->\n<!-- end -->\n<!-- table: success -->\n<!-- end -->", found[:3])
 
 
 def test_the_report_of_a_task_holds_tables_words_and_pictures(results: Path, tmp_path: Path) -> None:
