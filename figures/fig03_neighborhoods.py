@@ -144,7 +144,7 @@ def draw_neighborhood(axes: Axes, frame: pd.DataFrame, goal: int) -> None:
         axes.contour(x, y, masked, [level], colors=[color], linewidths=1.3)
         if kappa == 1.0:
             axes.contour(x, y, truth, [float(np.nanquantile(np.where(valid > 0, truth, np.nan), LOWEST))], **_dashed())
-            middle = grid.loc[grid["task_cost"].idxmin()]
+            middle = grid.sort_values("task_cost", kind="stable").iloc[0]
             axes.plot(middle["first"], middle["second"], "*", ms=8, color="black", mec="white", mew=0.6, zorder=5)
             axes.plot(x[valid == 0], y[valid == 0], "x", ms=2.5, mew=0.5, color=style.FAINT, ls="none")
     here = rho[(rho["origin"] != "published") & (rho["goal"] == goal)].set_index("kappa")["rho"]

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MatplotlibFigure
 
-KAPPA, RUN_TASK = 2.0, "tworoom"
+#: On the right: the run of this seed, or of the smallest.
+KAPPA, RUN_TASK, SEED = 2.0, "tworoom", 3072
 #: Moments of the run on the right, as shares of its length.
 MOMENTS = (0.0, 0.05, 0.15, 0.3, 0.6, 1.0)
 FINAL, DURING, COUNTED = "final", "during", "published count"
@@ -38,13 +39,14 @@ def data(rows: pd.DataFrame) -> pd.DataFrame:
     parts = [counts.assign(panel="a", kind=COUNTED, origin="published")]
     rows = rows[rows["kappa"] == KAPPA]
     for _, run in rows.groupby(["task", "seed"], sort=False):
-        parts.append(_spectrum(run.loc[run["step"].idxmax()], "a", FINAL))
+        parts.append(_spectrum(run.sort_values("step").iloc[-1], "a", FINAL))
     chosen = rows[rows["task"] == RUN_TASK]
     if not chosen.empty:
-        run = chosen[chosen["seed"] == chosen["seed"].iloc[0]].sort_values("step").reset_index(drop=True)
+        seed = SEED if SEED in set(chosen["seed"]) else int(chosen["seed"].min())
+        run = chosen[chosen["seed"] == seed].sort_values("step").reset_index(drop=True)
         wanted = np.array(MOMENTS) * float(run["step"].iloc[-1])
         for index in sorted({int((run["step"] - step).abs().idxmin()) for step in wanted}):
-            parts.append(_spectrum(run.loc[index], "b", DURING))
+            parts.append(_spectrum(run.iloc[index], "b", DURING))
     columns = ["panel", "kind", "task", "kappa", "seed", "step", "rank", "share", "variance", "high", "size"]
     return pd.concat(parts, ignore_index=True).reindex(columns=[*columns, "preset", "origin", "source"])
 

@@ -57,7 +57,7 @@ def layout(frame: pd.DataFrame) -> pd.DataFrame:
         for kappa in KAPPAS:
             for have, group in frame[(frame["task"] == task) & (frame["kappa"] == kappa)].groupby("have", sort=False):
                 cells = group.set_index(group["seed"].astype(str))
-                mean = cells.loc["mean"]
+                mean = {name: float(cells[name]["mean"]) for name in ("success_percent", "low", "high")}
                 text = trim(mean["success_percent"])
                 if mean["low"] == mean["low"]:
                     text += f" [{mean['low']:.0f}, {mean['high']:.0f}]"

@@ -286,13 +286,13 @@ def success_rates(rows: pd.DataFrame, column: str = "success") -> pd.DataFrame:
     import pandas as pd
 
     table = []
-    for (task, kappa), group in rows.groupby(["task", "kappa"]):
+    for (task, _), group in rows.groupby(["task", "kappa"]):
         rate = pooled_interval(group, column)
         first = group.iloc[0]
         table.append(
             {
                 "task": task,
-                "kappa": float(kappa),
+                "kappa": float(first["kappa"]),
                 "success_percent": 100 * float(group[column].astype(float).mean()),
                 "low": 100 * rate.low,
                 "high": 100 * rate.high,

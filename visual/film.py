@@ -103,7 +103,7 @@ def film(
     folder = parent / f"film-{protocol.name}"
     recording = open_recording(data or Path("data") / task.name / preset)
     model = load_checkpoint(parent / "train")
-    settings = {
+    settings: dict[str, Any] = {
         "task": task.name,
         "kappa": float(kappa),
         "training_seed": training_seed,
@@ -130,7 +130,7 @@ def film(
                 f"{task.title} does not repeat itself: the replay of pair {pair} ends unlike its planning."
             )
         frames |= _arenas(Path(out) / task.name / f"candidates-{preset}" / GRIDS_FILE)
-        labels = {
+        labels: dict[str, Any] = {
             "origin": "measured",
             **{name: settings[name] for name in ("task", "kappa", "training_seed", "preset")},
         }
@@ -277,7 +277,7 @@ def compress(frames: Mapping[str, NDArray[Any]], limit: int = MAX_BYTES) -> byte
             number = name.removeprefix("pair_")
             kept |= {name: frames[name][steps], f"steps_{number}": frames[f"steps_{number}"][steps]}
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, **kept)
+        np.savez_compressed(buffer, **kept)  # type: ignore[arg-type]
         if len(buffer.getvalue()) <= limit:
             return buffer.getvalue()
     raise ValueError(

@@ -98,7 +98,7 @@ def test_spectra(frames: dict[str, pd.DataFrame]) -> None:
         assert (run["high"] == high).all()
     during = frame[frame["kind"] == "during"]
     assert set(during["task"]) == {"tworoom"}
-    assert set(during["seed"]) == {42}
+    assert set(during["seed"]) == {3072}
     assert {50, 4000} <= set(during["step"]) <= set(synthetic.STEPS)
 
 
