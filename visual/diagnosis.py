@@ -14,17 +14,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from numpy.typing import NDArray
 
-from theory.ordering import pairwise_agreement, rank_correlation
 from theory.runs import describe_finished, finished_run, open_run, read_rows, read_run
 from visual.allocation import Allocation, allocate, predict_clips
 from visual.candidates import (
@@ -39,12 +36,12 @@ from visual.checkpoint import FOLDER, TARGET_FILE, WorldModel, load_checkpoint, 
 from visual.data import ClipDataset, Recording, open_recording
 from visual.environments import FRAME_COLUMN
 from visual.experiment import run_folder
-from visual.features import effective_rank, encode_frames, feature_spectrum
+from visual.features import effective_rank, feature_spectrum
 from visual.findings import describe
 from visual.manifest import file_sha256
 from visual.model import normalize_pixels
 from visual.neighborhoods import neighborhood_rows
-from visual.rollout import terminal_latent
+from visual.ordering import encode_images, ordering_rows, paired_difference
 from visual.tasks import Task, get_task
 
 SUMMARY_FILE = "summary.json"
@@ -54,16 +51,6 @@ COORDINATES_FILE = "coordinates.parquet"
 FORECAST_KAPPA = 2.0
 _CLIPS = 1024
 _CHUNK = 64
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Mean difference of two models over pairs, with a paired bootstrap interval of 95 %."""
-
-    count: int
-    difference: float
-    low: float
-    high: float
 
 
 def diagnose(
@@ -186,62 +173,6 @@ def diagnose_folder(
     return parent / "diagnose"
 
 
-def ordering_rows(
-    model: WorldModel, task: Task, recording: Recording, candidates: Candidates, device: str = "cpu"
-) -> pd.DataFrame:
-    """Agreement and rank correlation of both costs with the outcomes, one row per pair.
-
-    Returns
-    -------
-    DataFrame
-        ``pair``, ``episode``, ``already_solved``, ``sequences``, ``agreement_enc``, ``agreement_pred``,
-        ``correlation_enc``, ``correlation_pred``; nan where no two outcomes differ.
-
-    Raises
-    ------
-    ValueError
-        If the model does not fit the recording or the candidates (:func:`visual.candidates.action_block`).
-    """
-    encoded, predicted = latent_costs(model, task, recording, candidates, device)
-    rows = []
-    for index, outcomes in enumerate(candidates.outcomes):
-        row: dict[str, Any] = {
-            "pair": int(candidates.pairs[index]),
-            "episode": int(candidates.episodes[index]),
-            "already_solved": bool(candidates.solved[index]),
-            "sequences": len(outcomes),
-        }
-        for name, statistic in (("agreement", pairwise_agreement), ("correlation", rank_correlation)):
-            row[f"{name}_enc"] = statistic(encoded[index], outcomes)
-            row[f"{name}_pred"] = statistic(predicted[index], outcomes)
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def latent_costs(
-    model: WorldModel, task: Task, recording: Recording, candidates: Candidates, device: str = "cpu"
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """J_enc and J_pred of every stored sequence, (P, S) each.
-
-    J_enc = ‖enc(reached frame) − enc(goal frame)‖²,   J_pred = ‖ẑ_T(enc(start frame), a) − enc(goal frame)‖².
-    """
-    block = action_block(task, model, recording)
-    scaling = action_scaling(model, recording)
-    starts, goals = (rows[candidates.pairs] for rows in recording.rows_of(recording.pairs(task)))
-    start, goal = (
-        _encode(model, recording.read(FRAME_COLUMN, rows), device).double().cpu() for rows in (starts, goals)
-    )
-    reached = _encode(model, candidates.frames.reshape(-1, *candidates.frames.shape[2:]), device).double().cpu()
-    reached = reached.reshape(*candidates.outcomes.shape, -1)
-    count, sequences, horizon, width = candidates.actions.shape
-    plans = torch.from_numpy(scaling.transform(candidates.actions).astype(np.float32))
-    plans = plans.reshape(count, sequences, horizon // block, block * width).to(device)
-    with torch.no_grad():
-        ends = terminal_latent(model.model, start.float().to(device), plans).double().cpu()
-    encoded, predicted = ((end - goal[:, None]).square().sum(dim=-1).numpy() for end in (reached, ends))
-    return encoded, predicted
-
-
 def coordinate_rows(allocation: Allocation) -> pd.DataFrame:
     """One row per latent coordinate: what it was given, and what its residual asks for.
 
@@ -261,40 +192,6 @@ def coordinate_rows(allocation: Allocation) -> pd.DataFrame:
     )
 
 
-def paired_difference(
-    first: ArrayLike, second: ArrayLike, groups: ArrayLike, *, seed: int = 0, resamples: int = 10_000
-) -> Difference:
-    """Mean of second − first over pairs, with the percentile interval when groups are drawn again with replacement.
-
-    Parameters
-    ----------
-    first, second
-        One number per pair, (n,); pairs with a nan are left out.
-    groups
-        Group of each pair, (n,): pairs from one episode are drawn together.
-    seed, resamples
-        Seed and number of draws.
-
-    Raises
-    ------
-    ValueError
-        If lengths differ or no pair is left.
-    """
-    one, two, labels = np.asarray(first, dtype=float), np.asarray(second, dtype=float), np.asarray(groups)
-    if one.ndim != 1 or one.shape != two.shape or one.shape != labels.shape:
-        raise ValueError(f"first, second and groups must be paired, but are {one.shape}, {two.shape}, {labels.shape}.")
-    known = ~(np.isnan(one) | np.isnan(two))
-    if not known.any():
-        raise ValueError("first and second must share at least one pair.")
-    change = (two - one)[known]
-    _, members = np.unique(labels[known], return_inverse=True)
-    sizes, sums = np.bincount(members), np.bincount(members, weights=change)
-    drawn = np.random.default_rng(seed).integers(0, len(sizes), size=(resamples, len(sizes)))
-    means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Difference(len(change), float(change.mean()), float(low), float(high))
-
-
 def read_target(source: Path) -> NDArray[np.float64] | None:
     """Variances v = D softmax(logits) of the target that lies beside a checkpoint, (D,); ``None`` if none does."""
     folder = source.parent if source.is_file() else source
@@ -305,20 +202,14 @@ def read_target(source: Path) -> NDArray[np.float64] | None:
     return np.asarray(torch.softmax(logits, dim=0).numpy() * len(logits))
 
 
-def _encode(model: WorldModel, frames: NDArray[np.uint8], device: str) -> Tensor:
-    """Features (n, D) of frames (n, H, H, 3)."""
-    parts = torch.from_numpy(np.ascontiguousarray(frames)).movedim(-1, -3).split(_CHUNK)
-    return torch.cat([encode_frames(model.model, normalize_pixels(part.to(device))) for part in parts])
-
-
 def _encode_grids(
     model: WorldModel, recording: Recording, task: Task, candidates: Candidates, device: str
 ) -> tuple[Any, NDArray[Any], NDArray[Any]]:
     grids = candidates.grids
     assert grids is not None
     rows = recording.rows_of(recording.pairs(task))[1][grids.pairs]
-    goals = _encode(model, recording.read(FRAME_COLUMN, rows), device)
-    cells = _encode(model, grids.frames.reshape(-1, *grids.frames.shape[3:]), device)
+    goals = encode_images(model, recording.read(FRAME_COLUMN, rows), device)
+    cells = encode_images(model, grids.frames.reshape(-1, *grids.frames.shape[3:]), device)
     return grids, cells.reshape(*grids.valid.shape, -1).double().cpu().numpy(), goals.double().cpu().numpy()
 
 

@@ -47,30 +47,29 @@ def _neighborhoods(found: Mapping[str, Any]) -> str:
 
 def _allocation(found: Mapping[str, Any]) -> list[str]:
     dim, kappa = found["dim"], found["kappa"]
-    saved = 100 * (1 - found["loss_predicted"] / found["loss_isotropic"])
     low, high = (100 * found[f"relative_residual_{end}"] for end in ("low", "high"))
+    saved, rotated = (100 * (1 - found[f"loss_{name}"] / found["loss_isotropic"]) for name in ("predicted", "rotated"))
     asked = (
-        f"the residuals, {low:.1f} to {high:.1f} % of a coordinate's variance, ask for {found['num_high']} of {dim} high coordinates at κ = {kappa:g}, which would "
-        f"lower the prediction error by {saved:.1f} % against equal variances"
-    )
-    rotated = (
-        "the features do not span their space, so that nothing is said of a rotated encoder"
-        if found["num_high_rotated"] is None
-        else f"an encoder that rotates as it likes would make {found['num_high_rotated']} directions high"
+        f"one-step residuals ({low:.1f} to {high:.1f} % of a coordinate's variance) ask for {found['num_high']} of "
+        f"{dim} high coordinates at κ = {kappa:g}, with a prediction error {saved:.1f} % below that of equal "
+        f"variances ({found['num_high_rotated']} directions and {rotated:.1f} % if the encoder rotates)"
     )
     if found["target_condition"] is None:
-        return [f"The checkpoint has no target beside it, so only the residuals are read: {asked}; {rotated}."]
-    met = f"feature variances follow the target up to {100 * found['target_met']:.1f} %"
+        return [f"The checkpoint has no target beside it, so what concerns the target is left out: {asked}."]
+    spread = f"{found['variance_low']:.2f} to {found['variance_high']:.2f} times their target"
     if found["agreement"] is None:
-        return [f"The target is the identity ({met}). Forecast, made without a target: {asked}; {rotated}."]
-    captured = "" if found["captured"] is None else f", and the target reaches {100 * found['captured']:.0f} % of that"
-    order = (
-        "" if found["rank_correlation"] is None else f", Spearman's ρ with the residual {found['rank_correlation']:.2f}"
+        return [f"The target is the identity; feature variances are {spread}. Forecast before any training: {asked}."]
+    captured = "" if found["captured"] is None else f"; the target reaches {100 * found['captured']:.0f} % of that"
+    follow = (
+        ""
+        if found["high_variance"] > found["low_variance"]
+        else ", so the features do not follow the order of the target"
     )
     return [
-        f"The target has condition number {found['target_condition']:.3f} at κ = {kappa:g}, "
-        f"{100 * found['two_level']:.0f} % of its variances on one of two levels, {found['target_high']} of {dim} "
-        f"above the mean ({met}{order}).",
-        f"Theory: {asked}{captured}; {100 * found['agreement']:.0f} % of coordinates stand on the side it predicts; "
-        f"{rotated}.",
+        f"The target has condition number {found['target_condition']:.3f} at κ = {kappa:g} and {found['target_high']} "
+        f"of {dim} variances above the mean, {100 * found['two_level']:.0f} % of all on one of two levels; feature "
+        f"variances are {spread}: on average {found['high_variance']:.2f} where it is high and "
+        f"{found['low_variance']:.2f} where it is low{follow}.",
+        f"Theory: {asked}{captured}. {100 * found['agreement']:.0f} % of coordinates stand on the side that the "
+        f"residuals ask for, {100 * found['agreement_relative']:.0f} % by relative residuals.",
     ]
