@@ -5,6 +5,7 @@
 3. A sweep leaves one run per job, here and through submitit's local launcher; the Slurm launcher asks for an array with
    one task per device.
 4. The ablation, the ceiling and every solver end in rows of their own folder.
+5. The GPU script's recording, made in parts by several processes, is the one that a single process makes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ import pytest
 import torch
 from visual_models import tiny_preset
 
+from benchmarks import gpu_tworoom
 from theory.runs import read_rows, read_run
+from visual import recording
 from visual.__main__ import main
 from visual.checkpoint import save_checkpoint
 from visual.data import ClipDataset
@@ -338,3 +341,16 @@ def test_the_slurm_launcher_asks_for_an_array(
     wanted |= {"ntasks-per-node": "4", "gpus-per-node": "4", "cpus-per-task": "8"}
     assert {name: asked.get(name) for name in wanted} == wanted
     assert "srun" in batch
+
+
+def test_parts_of_several_processes_make_the_same_recording(tmp_path: Path) -> None:
+    """Claim 5. Mutation: seed episodes by their position in the part."""
+    alone = recording.collect("tworoom", "quick", 3, 0, tmp_path / "alone")
+    parts = tmp_path / "spread" / recording._PARTS
+    parts.mkdir(parents=True)
+    settings = recording._settings(TASKS["tworoom"], "quick", 3, 0)
+    recording._open_parts(tmp_path / "spread", parts, settings)
+    for first, last in ((2, 2), (0, 1)):
+        gpu_tworoom.record_part("tworoom", "quick", tmp_path / "spread", first, last, 0)
+    spread = recording.collect("tworoom", "quick", 3, 0, tmp_path / "spread")
+    assert (spread.sha256, spread.pairs) == (alone.sha256, alone.pairs)

@@ -126,6 +126,26 @@ def test_plans_do_not_depend_on_neighbours() -> None:
     torch.testing.assert_close(others, first[[3, 1]], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", SOLVERS)
+def test_no_solver_lets_neighbours_in(name: str) -> None:
+    """Claim 2. Mutation: give the other solvers all episodes at once."""
+    model = random_model(torch.float32)
+    protocol = load_protocol("quick", solver=name, num_samples=12, elites=4, iterations=2)
+    pixels = torch.randint(0, 256, (3, 1, 16, 16, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    everyone = {"pixels": pixels, "goal": pixels.flip(0), PAIR_KEY: torch.tensor([[4], [7], [9]])}
+
+    def plans(rows: list[int]) -> list[Tensor]:
+        planner = Planner(LatentCost(model), protocol, "tworoom", seed=0)
+        planner.configure(action_space=Box(-1.0, 1.0, (len(rows), 2)), n_envs=len(rows), config=planner.config)
+        info = {key: value[rows] for key, value in everyone.items()}
+        return [planner.solve(info)["actions"] for _ in range(2)]
+
+    first, second = plans([0, 1, 2])
+    assert not torch.allclose(first, second)
+    for again, expected in zip(plans([2, 0]), (first, second), strict=True):
+        torch.testing.assert_close(again, expected[[2, 0]], atol=1e-4, rtol=1e-4)
+
+
 def test_gradient_of_the_rollout() -> None:
     """Claim 3. Mutation: detach the latents or write in place."""
     model = random_model()
@@ -349,7 +369,8 @@ def test_a_finished_evaluation_is_left_alone(
     assert "success" in printed
     assert "κ = 2 against κ = 1 on the same 2 pairs" in printed
     rows = read_rows(folder)
-    assert list(rows)[:9] == "origin task kappa training_seed preset cost protocol solver pair".split()
+    first = ["origin", "task", "kappa", "training_seed", "preset", "cost", "protocol", "solver", "pair"]
+    assert list(rows)[:9] == first
     assert rows.iloc[0, :9].tolist() == ["measured", "tworoom", 2.0, 1, "quick", "latent", "quick", "cem", 0]
     run()
     assert "is finished" in capsys.readouterr().out
