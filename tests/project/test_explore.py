@@ -315,9 +315,10 @@ def full(entries: list[float]) -> Array:
 
 def number(shown: str) -> float:
     """A number as the page writes it: −0.25, 5.3·10⁻⁵, or – for none."""
-    mantissa, power = re.fullmatch(
-        r"([-\d.]*?|nan)·?(?:10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?", shown.replace("−", "-").replace("–", "nan")
-    ).groups()
+    plain_text = shown.replace("−", "-").replace("–", "nan")
+    found = re.fullmatch(r"([-\d.]*?|nan)·?(?:10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?", plain_text)
+    assert found, shown
+    mantissa, power = found.groups()
     return float(f"{mantissa or 1}e{(power or '⁰').translate(str.maketrans('⁻⁰¹²³⁴⁵⁶⁷⁸⁹', '-0123456789'))}")
 
 
