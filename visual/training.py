@@ -294,7 +294,7 @@ def fit(
             num_nodes=num_nodes,
             strategy="ddp" if devices * num_nodes > 1 else "auto",
             sync_batchnorm=devices * num_nodes > 1 and torch.cuda.is_available() and accelerator != "cpu",
-            precision=module.preset.precision,  # type: ignore[arg-type]
+            precision=module.preset.precision,
             max_steps=module.total_steps,
             max_epochs=-1,
             log_every_n_steps=1,
