@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from figures import catalog, style, tables
 from theory.runs import write_atomic
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 PAGE, IMAGES = "figures.md", "images"
 #: Dots per inch, and colours: these pictures are line drawings, which a palette makes four times smaller.
 DPI, COLORS = 220, 128
+#: A palette is not used where more than this share of pixels would change by more than so many of 255 steps.
+SHARE_CHANGED, MOST_CHANGE = 2e-4, 32
 #: Name of the PNG's text that holds the summary.
 SUMMARY = "anisowm-data"
 _HEAD = """# Figures and tables
@@ -97,8 +101,12 @@ def picture(figure: MatplotlibFigure, frame: pd.DataFrame) -> bytes:
         figure.savefig(plain, format="png", dpi=DPI, metadata={"Software": None})
     texts = PngInfo()
     texts.add_text(SUMMARY, json.dumps(summary(frame), ensure_ascii=True))
-    image = Image.open(plain).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE)
-    image.save(small, "PNG", optimize=True, pnginfo=texts)
+    image = Image.open(plain).convert("RGB")
+    few = image.quantize(COLORS, dither=Image.Dither.NONE)
+    # Maps and photographs have more colours than a palette holds: thin lines would take the map's.
+    before, after = (np.asarray(each.convert("RGB"), dtype=int) for each in (image, few))
+    changed = (np.abs(before - after) > MOST_CHANGE).any(axis=2)
+    (image if changed.mean() > SHARE_CHANGED else few).save(small, "PNG", optimize=True, pnginfo=texts)
     return small.getvalue()
 
 

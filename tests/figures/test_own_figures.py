@@ -145,7 +145,7 @@ def test_allocation_table(frames: dict[str, pd.DataFrame]) -> None:
         # What a coordinate pays is v ν, and the more it pays the more of its variance it gives up.
         kept, paid = shrunk["y"].to_numpy() / target["y"].to_numpy(), (target["x"] * target["y"]).to_numpy()
         assert (np.diff(kept[np.argsort(paid)]) < 1e-6).all()
-        assert kept.min() < 0.95 < 1 < kept.max()
+        assert kept.min() < 0.98 < 1 < kept.max()
     measured, rows = frame[frame["panel"] == "b"], coordinate_rows().query("kappa == 2")
     for series, column in (
         (fig_allocation.LEARNED, "target_variance"),
@@ -334,9 +334,9 @@ def test_pictures_of_the_documentation_are_those_of_the_published_rows(name: str
         assert stored["columns"][column] == pytest.approx(values, rel=1e-4, abs=1e-6), column
 
 
-def test_pictures_are_small_and_repeat(frames: dict[str, pd.DataFrame], pictures: dict[str, Figure]) -> None:
-    frame, figure = frames["fig_power"], pictures["fig_power"]
-    first, second = (gallery.picture(figure, frame) for _ in range(2))
+def test_pictures_are_small_and_repeat(frames: dict[str, pd.DataFrame]) -> None:
+    frame = frames["fig_power"]
+    first, second = (gallery.picture(fig_power.draw(frame), frame) for _ in range(2))
     assert first == second
     assert len(first) < 100_000
     assert gallery.summary(frame)["rows"] == len(frame)
