@@ -33,7 +33,7 @@ $(VENV)/.core: pyproject.toml | $(BIN)/python
 
 $(VENV)/.full: pyproject.toml | $(BIN)/python
 	$(if $(TORCH_INDEX),$(BIN)/python -m pip install --index-url $(TORCH_INDEX) torch torchvision)
-	$(BIN)/python -m pip install -e '.[visual,lewm,dev]'
+	$(BIN)/python -m pip install -e '.[visual,lewm,slurm,dev]'
 	touch $@ $(VENV)/.core
 
 core: $(VENV)/.core

@@ -89,7 +89,7 @@ def forecast(rows: pd.DataFrame) -> pd.DataFrame:
         first = own.iloc[0]
         regrets = {
             f"mean regret at κ = {kappa:g}": (
-                f"{at.loc[kappa, 'mean_regret']:.3f} [{at.loc[kappa, 'low']:.3f}, {at.loc[kappa, 'high']:.3f}]"
+                f"{at['mean_regret'][kappa]:.3f} [{at['low'][kappa]:.3f}, {at['high'][kappa]:.3f}]"
             )
             for kappa in (1.0, 2.0, 4.0)
         }

@@ -27,7 +27,8 @@ def main(arguments: list[str]) -> NoReturn:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage())
         sys.exit(0 if arguments else 2)
-    command, overrides = arguments[0], arguments[1:]
+    # Hydra's own flags, such as -m, must come before overrides; here their place does not matter.
+    command, overrides = arguments[0], sorted(arguments[1:], key=lambda argument: not argument.startswith("-"))
     if command not in COMMANDS:
         _fail(f"there is no command {command!r}; the commands are {', '.join(COMMANDS)}.")
     # Hydra prints its own errors, over many lines, unless told to raise them.
@@ -35,6 +36,7 @@ def main(arguments: list[str]) -> NoReturn:
     import hydra
     from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
+    from hydra.types import RunMode
     from omegaconf import DictConfig
     from omegaconf.errors import OmegaConfBaseException
 
@@ -52,14 +54,22 @@ def main(arguments: list[str]) -> NoReturn:
         except (ValueError, OmegaConfBaseException) as error:
             if os.environ.get("ANISOWM_TRACEBACK") == "1":
                 raise
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
+                # A launcher carries exceptions from its jobs to the caller, but no exit.
+                raise ValueError(_sentence(error)) from None
             _fail(_sentence(error))
 
     sys.argv = [program, *overrides]
     run = hydra.main(version_base="1.3", config_path=str(Path(__file__).parent / "conf"), config_name=command)(job)
     try:
         run()
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         if os.environ.get("ANISOWM_TRACEBACK") == "1":
+            raise
+        _fail(_sentence(error))
+    except RuntimeError as error:
+        # Launchers say so if there is no Slurm, or what went wrong in a job; elsewhere it is a fault of ours.
+        if os.environ.get("ANISOWM_TRACEBACK") == "1" or not {"-m", "--multirun"} & set(overrides):
             raise
         _fail(_sentence(error))
     except KeyboardInterrupt:

@@ -38,9 +38,11 @@ from visual.environments import FRAME_COLUMN
 from visual.experiment import run_folder
 from visual.features import effective_rank, feature_spectrum
 from visual.findings import describe
+from visual.geometry import measure_geometry
 from visual.manifest import file_sha256
 from visual.model import normalize_pixels
 from visual.neighborhoods import neighborhood_rows
+from visual.occupancy import occupancy
 from visual.ordering import encode_images, ordering_rows, paired_difference
 from visual.tasks import Task, get_task
 
@@ -145,6 +147,10 @@ def diagnose(
             forecast = float(kappa) if kappa > 1 else FORECAST_KAPPA
             allocation = allocate(features, residuals, forecast, target)
             summary = {**settings, **_summary(task, candidates, rows, features, allocation)}
+            summary["occupancy"] = occupancy(features, residuals, forecast, target).summary()
+            # Its interval draws episodes again, so one episode says nothing.
+            several = len(recording.episodes_of("planning")) > 1
+            summary["geometry"] = measure_geometry(model, task, recording, device=device) if several else None
             if candidates.grids is not None:
                 cells, rho = neighborhood_rows(*_encode_grids(model, recording, task, candidates, device))
                 summary["neighborhoods"] = _describe_grids(task, candidates, rho)

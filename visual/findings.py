@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from visual import geometry, occupancy
+
 
 def describe(summary: Mapping[str, Any]) -> list[str]:
     """Sentences for a summary of :func:`visual.diagnosis.diagnose`."""
@@ -12,6 +14,9 @@ def describe(summary: Mapping[str, Any]) -> list[str]:
     if summary.get("neighborhoods") is not None:
         sentences.append(_neighborhoods(summary["neighborhoods"]))
     sentences += _allocation(summary["allocation"])
+    sentences.append(occupancy.describe(summary["occupancy"], summary["allocation"]["kappa"]))
+    if summary["geometry"] is not None:
+        sentences.append(geometry.describe(summary["geometry"]))
     return sentences
 
 

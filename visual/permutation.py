@@ -111,7 +111,7 @@ def group_sums(values: ArrayLike, groups: ArrayLike | None = None) -> NDArray[np
     if labels.shape != array.shape:
         raise ValueError(f"groups must have one entry per value, {len(array)}, but its shape is {labels.shape}.")
     _, members = np.unique(labels, return_inverse=True)
-    return np.bincount(members, weights=array)
+    return np.asarray(np.bincount(members, weights=array), dtype=np.float64)
 
 
 def _by_convolution(sizes: NDArray[np.int64], observed: int) -> float:

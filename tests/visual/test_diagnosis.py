@@ -244,7 +244,8 @@ def test_a_diagnosis_leaves_what_it_should(
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     assert summary["ordering"]["agreement_pred"] == pytest.approx(read_rows(folder)["agreement_pred"].mean())
     assert all(sentence in printed for sentence in summary["sentences"])
-    assert len(summary["sentences"]) == 4
+    assert len(summary["sentences"]) == 5
+    assert summary["occupancy"]["dim"] == 8
 
     run()
     assert "is finished" in capsys.readouterr().out
