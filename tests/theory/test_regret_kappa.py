@@ -23,7 +23,7 @@ from strategies import conditions, random_rotation, random_spd, seeds
 
 from theory.metric import anisotropic_metric
 from theory.regret import best_kappa, mean_line_regret, regret_curve, worst_regret
-from theory.spd import condition_number
+from theory.spd import condition_number, inv_sqrt_spd, sqrt_spd
 from theory.target import optimal_target, relative_noise
 
 Array = NDArray[np.float64]
@@ -153,6 +153,28 @@ def test_best_kappa_of_diagonal_tasks(seed: int, condition: float, stakes: float
             assert best.kappa == pytest.approx(max(expected, 1.0), rel=1e-5)
             if expected >= 1:
                 assert best.mean_regret < 1e-12
+
+
+@given(seeds(), conditions(1e4), conditions(1e4), conditions(1e4))
+def test_regret_left_at_the_best_kappa_in_two_dimensions(seed: int, state: float, noise: float, stakes: float) -> None:
+    """Claim 5: 1/sin∠(b₁, b₂) − 1, b_i = Q^{-1/2}Σ^{-1/2}u_i; nearly equal noise levels are no exception.
+
+    Mutation: exchange u₁ and u₂.
+    """
+    rng = np.random.default_rng(seed)
+    state_cov, task = random_spd(rng, 2, state), random_spd(rng, 2, stakes)
+    root, inverse_root = sqrt_spd(state_cov), inv_sqrt_spd(state_cov)
+    turn = random_rotation(rng, 2)
+    noise_cov = root @ turn @ np.diag([1.0, 1 + 1e-6 + (noise - 1)]) @ turn.T @ root
+    first, second = (inv_sqrt_spd(task) @ inverse_root @ turn).T
+    best = best_kappa(state_cov, noise_cov, task)
+    expected = second @ second / (first @ first)
+    if expected > 1 + 1e-6:
+        assert best.kappa == pytest.approx(expected, rel=1e-3)
+        sine = abs(np.linalg.det([first, second])) / np.sqrt((first @ first) * (second @ second))
+        assert best.mean_regret == pytest.approx(1 / sine - 1, rel=1e-4, abs=1e-9)
+    elif expected < 1 - 1e-6:
+        assert best.kappa == 1.0
 
 
 def test_best_kappa_is_one_where_the_regulariser_hurts() -> None:

@@ -122,6 +122,10 @@ def best_kappa(state_cov: ArrayLike, noise_cov: ArrayLike, task_metric: ArrayLik
     leaving it high would be as good for prediction; where a piece falls all the way to such an end the answer is the
     last κ before it that is not a tie to working precision.
 
+    In two dimensions there is one piece and nothing to search: with u₁, u₂ the eigenvectors of N, the less noisy first,
+    and b_i = Q^{-1/2}Σ^{-1/2}u_i, the best κ is max(1, |b₂|²/|b₁|²), and where that exceeds 1 the regret left is
+    1/sin∠(b₁, b₂) − 1.
+
     Parameters
     ----------
     state_cov
@@ -134,7 +138,8 @@ def best_kappa(state_cov: ArrayLike, noise_cov: ArrayLike, task_metric: ArrayLik
     Returns
     -------
     BestKappa
-        ``kappa`` (relative accuracy about 1e-8, at a minimum that is flat) and ``mean_regret``.
+        ``kappa`` (exact for n = 2; otherwise relative accuracy about 1e-8, at a minimum that is flat) and
+        ``mean_regret``.
 
     Raises
     ------
@@ -166,6 +171,13 @@ def best_kappa(state_cov: ArrayLike, noise_cov: ArrayLike, task_metric: ArrayLik
         roots = np.where(np.arange(dim) < num_high, math.exp(log_kappa / 2), 1.0)
         stretches = np.linalg.svd(roots[:, None] * gain, compute_uv=False)[::-1]
         return mean_line_regret_of_stretches(np.asarray(stretches, dtype=np.float64))
+
+    if dim == 2:
+        # κ b₁b₁ᵀ + b₂b₂ᵀ is roundest where its two parts have equal traces; gain's rows are the b_i.
+        plane = max(1.0, float(gain[1] @ gain[1]) / float(gain[0] @ gain[0]))
+        target = optimal_target(noise, plane)
+        kappa = plane if target.num_high else 1.0
+        return BestKappa(kappa, mean_line_regret(anisotropic_metric(state_cov, target.matrix), task_metric))
 
     best_log, best = 0.0, regret(0.0, 0)
     end = 2 * math.log(np.linalg.cond(gain)) + math.log(100.0)
