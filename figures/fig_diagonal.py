@@ -8,8 +8,9 @@ encoder.
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -104,7 +105,7 @@ def draw(frame: pd.DataFrame) -> MatplotlibFigure:
         return figure
 
 
-def _label(case: dict[str, float]) -> str:
+def _label(case: Mapping[Hashable, Any]) -> str:
     kappa = "c" if case["kappa"] == TOY_CONDITION else f"{case['kappa']:g}"
     turned = f"noise {case['noise_ratio']:g} : 1\nturned {case['noise_angle']:g}°"
     return f"$κ = {kappa}$\n" + ("isotropic\nnoise" if case["noise_ratio"] == 1 else turned)

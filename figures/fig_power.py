@@ -44,9 +44,9 @@ def data() -> pd.DataFrame:
     for series, function in ((FISHER, fisher_power), (NEWCOMBE, newcombe_power)):
         parts.append(curve(coarse, [function(count, FIRST, SECOND, LEVEL) for count in coarse], "a", series))
     shares = np.unique(np.append(np.linspace(0.0, ONLY_FIRST[-1], 40), ONLY_FIRST))
-    models = [Discordance(share, share + SECOND - FIRST) for share in shares.tolist()]
-    needed = [float(pairs_needed(pair, POWER, LEVEL)) for pair in models]
-    parts.append(curve([pair.total for pair in models], needed, "b", NEEDED).assign(only_first=shares))
+    pairs = [Discordance(share, share + SECOND - FIRST) for share in shares.tolist()]
+    needed = [float(pairs_needed(pair, POWER, LEVEL)) for pair in pairs]
+    parts.append(curve([pair.total for pair in pairs], needed, "b", NEEDED).assign(only_first=shares))
     return pd.concat(parts, ignore_index=True)
 
 

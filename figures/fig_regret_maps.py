@@ -67,7 +67,8 @@ def data() -> pd.DataFrame:
     regrets = [
         mean_subspace_regret(np.diag(spread_spectrum(rho, STATE_DIM)), int(k), tolerance=0.01) for rho, k in grid
     ]
-    parts.append(curve(*map(list, zip(*grid, strict=True)), "c", "mean", "grid").assign(value=regrets))
+    x, y = (list(column) for column in zip(*grid, strict=True))
+    parts.append(curve(x, y, "c", "mean", "grid").assign(value=regrets))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -130,8 +131,8 @@ def _draw_curves(axes: Axes, part: pd.DataFrame) -> None:
     arrow = {"arrowstyle": "-|>", "lw": 1.0, "color": "black", "shrinkA": 0, "shrinkB": 1}
     axes.annotate("", (to_x, to_y), (x, y), arrowprops=arrow)
     axes.plot(moved["x"], moved["y"], "o", ms=4, mec="white", mew=0.6, color="black", zorder=4)
-    for label, spot, shift in (("$c$", (x, y), (4, -7)), ("$c/κ$", (to_x, to_y), (4, -9))):
-        axes.annotate(label, spot, shift, textcoords="offset points", path_effects=style.halo())
+    for label, spot, below in (("$c$", (x, y), (4, -7)), ("$c/κ$", (to_x, to_y), (4, -9))):
+        axes.annotate(label, spot, below, textcoords="offset points", path_effects=style.halo())
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(1.0, LARGEST)

@@ -170,9 +170,12 @@ def diagonal_plan(
     """
     numbers = _fresh(seeds)
     bounds = [check_kappa(kappa) for kappa in _check_some(kappas, "kappas")]
-    shape = {"noise_ratio": TURNED_RATIO, "noise_angle": TURNED_ANGLE}
     cases = tuple(Case(seed, sigma, STATE_CONDITION) for seed in numbers)
-    cases += tuple(Case(seed, sigma, kappa, **shape) for kappa in bounds for seed in numbers)
+    cases += tuple(
+        Case(seed, sigma, kappa, noise_ratio=TURNED_RATIO, noise_angle=TURNED_ANGLE)
+        for kappa in bounds
+        for seed in numbers
+    )
     stacks = ((TrainSettings(steps=steps, hidden=hidden, full_target=full), cases) for full in (False, True))
     return Sweep("diagonal", tuple(stacks), lines)
 
