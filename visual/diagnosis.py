@@ -147,7 +147,8 @@ def diagnose(
             forecast = float(kappa) if kappa > 1 else FORECAST_KAPPA
             allocation = allocate(features, residuals, forecast, target)
             summary = {**settings, **_summary(task, candidates, rows, features, allocation)}
-            summary["occupancy"] = occupancy(features, residuals, forecast, target).summary()
+            filled = occupancy(features, residuals, forecast, target)
+            summary["occupancy"] = filled.summary()
             # Its interval draws episodes again, so one episode says nothing.
             several = len(recording.episodes_of("planning")) > 1
             summary["geometry"] = measure_geometry(model, task, recording, device=device) if several else None
@@ -155,7 +156,7 @@ def diagnose(
                 cells, rho = neighborhood_rows(*_encode_grids(model, recording, task, candidates, device))
                 summary["neighborhoods"] = _describe_grids(task, candidates, rho)
                 run.write_file(NEIGHBORHOODS_FILE, lambda path: _labelled(cells, labels).to_parquet(path, index=False))
-            coordinates = coordinate_rows(allocation)
+            coordinates = coordinate_rows(allocation).assign(filled=filled.filled)
             run.write_file(COORDINATES_FILE, lambda path: _labelled(coordinates, labels).to_parquet(path, index=False))
             summary["sentences"] = describe(summary)
             run.write_file(SUMMARY_FILE, lambda path: path.write_text(_json(summary), encoding="utf-8"))

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from theory.spd import check_array, check_kappa, check_vector
 from theory.target import optimal_target
@@ -22,7 +22,7 @@ from theory.target import optimal_target
 EMPTY = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Occupancy:
     """How the features fill their space, beside the target.
 
@@ -36,6 +36,8 @@ class Occupancy:
         T12's number for the features' relative noise, padded by ``spare`` zeros.
     predicted_high_filled
         How many of those are directions that the features fill.
+    filled
+        P_ii of each coordinate, (D,).
     filled_high, filled_low
         Mean P_ii over coordinates of large and of small target variance; ``None`` if there is one kind only.
     anisotropy_asked, anisotropy_kept
@@ -48,14 +50,15 @@ class Occupancy:
     num_high: int | None
     predicted_high: int
     predicted_high_filled: int
+    filled: NDArray[np.float64]
     filled_high: float | None
     filled_low: float | None
     anisotropy_asked: float | None
     anisotropy_kept: float | None
 
     def summary(self) -> dict[str, Any]:
-        """The numbers as JSON values."""
-        return asdict(self)
+        """The numbers as JSON values, without those of single coordinates."""
+        return {name: value for name, value in asdict(self).items() if name != "filled"}
 
 
 def occupancy(features: ArrayLike, residuals: ArrayLike, kappa: float, target: ArrayLike | None = None) -> Occupancy:
@@ -102,11 +105,12 @@ def occupancy(features: ArrayLike, residuals: ArrayLike, kappa: float, target: A
     predicted = optimal_target(noise, kappa, latent_dim=dim)
     found: dict[str, Any] = dict.fromkeys(("filled_high", "filled_low", "anisotropy_asked", "anisotropy_kept"))
     num_high = None
+    leverage = np.square(vectors[:, filled]).sum(axis=1)
     if given is not None:
         high = given > given.mean() * (1 + 1e-6)
         num_high = int(high.sum())
         if 0 < num_high < dim:
-            leverage, variance = np.square(vectors[:, filled]).sum(axis=1), features.var(axis=0, ddof=1)
+            variance = features.var(axis=0, ddof=1)
             found = {
                 "filled_high": float(leverage[high].mean()),
                 "filled_low": float(leverage[~high].mean()),
@@ -120,6 +124,7 @@ def occupancy(features: ArrayLike, residuals: ArrayLike, kappa: float, target: A
         num_high=num_high,
         predicted_high=predicted.num_high,
         predicted_high_filled=max(0, predicted.num_high - (dim - rank)),
+        filled=leverage,
         **found,
     )
 

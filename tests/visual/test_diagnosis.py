@@ -241,6 +241,7 @@ def test_a_diagnosis_leaves_what_it_should(
     assert coordinates["target_variance"].is_monotonic_increasing
     np.testing.assert_allclose(coordinates["target_variance"], read_target(out / "tworoom/k2-s1-quick/train"))
     assert coordinates["target_variance"].sum() == pytest.approx(8)
+    assert coordinates["filled"].between(0, 1 + 1e-9).all()
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     assert summary["ordering"]["agreement_pred"] == pytest.approx(read_rows(folder)["agreement_pred"].mean())
     assert all(sentence in printed for sentence in summary["sentences"])

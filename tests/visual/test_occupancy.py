@@ -77,6 +77,7 @@ def test_leverages_sum_to_the_rank_and_units_do_not_matter(rank: int, kappa: flo
     assert found.rank == rank
     assert found.filled_high is not None
     assert found.filled_low is not None
+    assert found.filled.sum() == pytest.approx(rank)
     assert DIM / 2 * (found.filled_high + found.filled_low) == pytest.approx(rank)
     plain = occupancy(features, residuals, kappa)
     turn = np.linalg.qr(generator.normal(size=(DIM, DIM)))[0]
