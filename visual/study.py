@@ -9,6 +9,7 @@ nothing: finished jobs stay finished, and an interrupted training goes on from i
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import subprocess
 import sys
@@ -111,8 +112,14 @@ class Study:
                 raise ValueError(f"There is no stage {stage!r}; the stages are {', '.join(STAGES)}.")
         for task in self.tasks:
             get_task(task)
-        if any(not kappa >= 1 for kappa in self.kappas):
-            raise ValueError(f"kappas must be at least 1, but they are {list(self.kappas)}.")
+        if any(not 1 <= kappa < math.inf for kappa in self.kappas):
+            raise ValueError(f"kappas must be at least 1 and finite, but they are {list(self.kappas)}.")
+        folders = [run_folder(self.out, "", kappa, 0, "").name.split("-")[0] for kappa in self.kappas]
+        for name in folders:
+            if folders.count(name) > 1:
+                raise ValueError(f"The kappas {list(self.kappas)} are too close: two share the folder {name}.")
+        if any(seed < 0 for seed in self.seeds):
+            raise ValueError(f"seeds must not be negative, but they are {list(self.seeds)}.")
         if self.ceiling_pairs < 0 or (self.pairs is not None and self.pairs < 1):
             raise ValueError("pairs must be at least 1 and ceiling_pairs at least 0.")
 

@@ -9,7 +9,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from visual.study import Job, Report, Study
 
@@ -17,7 +17,8 @@ from visual.study import Job, Report, Study
 def print_jobs(study: Study, console: Console | None = None) -> None:
     """List every job of a study: finished, or to be run."""
     missing = {job.name for job in study.missing()}
-    table = Table("job", "state", "folder", box=None, pad_edge=False)
+    # A folder is there to be copied, so a narrow terminal or a pipe breaks it and cuts nothing.
+    table = Table("job", "state", Column("folder", overflow="fold"), box=None, pad_edge=False)
     for job in study.jobs():
         table.add_row(job.name, "missing" if job.name in missing else "finished", str(job.folder))
     console = console or Console()

@@ -13,9 +13,9 @@ import pytest
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from theory.runs import finished_run, open_run
-from visual import commands, study
-from visual.manifest import MANIFEST_FILE
+from theory.runs import open_run
+from visual import study
+from visual.__main__ import main
 from visual.planning import load_protocol
 from visual.study import Job, Study
 from visual.study_report import ConsoleReport, print_jobs
@@ -217,6 +217,7 @@ def test_a_run_on_another_recording_is_no_part_of_the_study(tmp_path: Path, shor
         ({"kappas": (1.0, 1.0)}, "none twice"),
         ({"kappas": (0.5,)}, "kappas must be at least 1"),
         ({"kappas": (float("nan"),)}, "kappas must be at least 1"),
+        ({"kappas": (float("inf"),)}, "kappas must be at least 1 and finite"),
         ({"stages": ("train", "dance")}, "no stage 'dance'"),
         ({"pairs": 0}, "pairs must be at least 1"),
         ({"ceiling_pairs": -1}, "ceiling_pairs at least 0"),
@@ -240,11 +241,56 @@ def test_the_terminal_lists_jobs_and_reports_each_end(tmp_path: Path, programs: 
     assert lines[-1].endswith("all is well")
 
 
-def test_the_command_lists_without_running(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = OmegaConf.load(Path(study.__file__).parent / "conf" / "study.yaml")
-    config.update({"tasks": ["tworoom"], "dry_run": True, "out": str(tmp_path / "out"), "data": str(tmp_path / "data")})
-    commands.study(config)  # type: ignore[arg-type]
-    assert "8 of 8 jobs are missing." in capsys.readouterr().out
-    assert not (tmp_path / "out").exists()
-    assert finished_run(tmp_path / "out/tworoom/k1-s3072-laptop/train") is None
-    assert not (tmp_path / "data" / MANIFEST_FILE).exists()
+def run_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *settings: str) -> tuple[Any, str]:
+    """``python -m visual study`` in this process: exit status, and what it wrote."""
+    monkeypatch.setattr(sys, "argv", ["visual"])
+    with pytest.raises(SystemExit) as caught:
+        main(["study", *settings])
+    captured = capsys.readouterr()
+    return caught.value.code, captured.err or captured.out
+
+
+def test_the_command_lists_without_running(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with another preset and protocol than the default ones."""
+    monkeypatch.chdir(tmp_path)
+    settings = ["tasks=[tworoom]", "dry_run=true", "published=null", f"data={tmp_path / 'data'}"]
+    status, text = run_command(capsys, monkeypatch, *settings)
+    assert status == 0
+    assert "8 of 8 jobs are missing." in text
+    status, text = run_command(capsys, monkeypatch, *settings, "preset=quick", "protocol=quick")
+    assert status == 0
+    assert "k2-s3072-quick/plan-quick" in "".join(text.split())
+    assert not (tmp_path / "results/visual/tworoom").exists()
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("kappas=abc", "kappas[0] must be a number, but it is 'abc'"),
+        ("seeds=[1.5]", "seeds[0] must be a whole number, but it is 1.5"),
+        ("seeds=[-1]", "seeds must not be negative"),
+        ("stages=[]", "at least one entry in stages"),
+        ("tasks=[[tworoom]]", "tasks[0] must be a text"),
+        ("workers=-1", "workers must be at least 0"),
+        ("workers=two", "workers must be a whole number"),
+        ("pairs=many", "pairs must be a whole number"),
+        ("dry_run=no", "dry_run must be true or false, but it is 'no'"),
+        ("preset.steps=7", "A study takes preset and protocol as they are"),
+        ("protocol.pairs=7", "give no other setting of them than pairs=N"),
+        ("preset=desktop", "Could not find 'preset/desktop'"),
+        ("kappas=[1,1.0000001]", "share the folder k1"),
+    ],
+)
+def test_a_bad_setting_of_the_command_gets_one_sentence(
+    setting: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = [] if setting.startswith("tasks") else ["tasks=[tworoom]"]
+    status, text = run_command(capsys, monkeypatch, *arguments, "stages=[train]", setting, "published=null")
+    assert status == 2
+    assert text.startswith("error: ")
+    assert text.count("\n") == 1
+    assert sentence in text
