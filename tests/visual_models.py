@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from visual.model import Preset, load_preset
+from theory.runs import open_run
+from visual.checkpoint import save_checkpoint
+from visual.model import Preset, build_model, load_preset, model_config
 
 TINY: dict[str, Any] = {
     "name": "tiny",
@@ -38,6 +41,12 @@ TINY: dict[str, Any] = {
 def tiny_preset(**changes: Any) -> Preset:
     """The laptop preset with sizes for tests."""
     return load_preset("laptop", **{**TINY, **changes})
+
+
+def save_trained(folder: Path, preset: Preset, seed: int) -> None:
+    """What a finished training of an untrained model with two actions leaves, except its rows."""
+    with open_run(folder, {"seed": seed}, force=True):
+        save_checkpoint(folder, build_model(preset, 2, seed=seed), model_config(preset, 2))
 
 
 class DiskClips:

@@ -12,6 +12,7 @@ import functools
 import importlib
 import json
 import pickle
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,7 @@ TARGET_FILE = "target_logits.pt"
 PACKAGES = ("stable_worldmodel", "stable_pretraining", "torch.nn", "transformers")
 #: Functions a configuration may name: the released LeWM checkpoints build their encoder with this one.
 BUILDERS = ("stable_pretraining.backbone.utils.vit_hf",)
+_RUN_NAME = re.compile(r"k[^-]+-s\d+-|simulator-|candidates-|advice-")
 
 
 @dataclass(frozen=True)
@@ -243,6 +245,28 @@ def load_target(folder: str | Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ValueError(f"{path} is missing.")
     return _load_tensors(path)
+
+
+def model_name(path: Path) -> str:
+    """Name of a model for a folder: that of its run, or of the folder that holds the checkpoint."""
+    path = path.resolve()
+    path = path.parent if path.is_file() else path
+    path = path.parent if path.name == FOLDER else path
+    return path.parent.name if path.name == "train" else path.name
+
+
+def foreign_name(path: Path) -> str:
+    """Name of a checkpoint from elsewhere for a folder beside those of runs.
+
+    A run of another study is called ``checkpoint-<run>``, since ``<run>`` may be one here too.
+    """
+    name = model_name(path)
+    return f"checkpoint-{name}" if _RUN_NAME.match(name) else name
+
+
+def weights_hash(path: Path) -> str:
+    """SHA-256 of the weights that :func:`load_checkpoint` opens."""
+    return file_sha256(_locate(path)[1])
 
 
 def _locate(path: Path) -> tuple[Path, Path]:

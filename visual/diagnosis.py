@@ -32,10 +32,20 @@ from visual.candidates import (
     candidates_folder,
     make_candidates,
 )
-from visual.checkpoint import FOLDER, TARGET_FILE, WorldModel, load_checkpoint, load_target
+from visual.checkpoint import (
+    FOLDER,
+    TARGET_FILE,
+    WorldModel,
+    foreign_name,
+    load_checkpoint,
+    load_target,
+    model_name,
+    weights_hash,
+)
 from visual.data import ClipDataset, Recording, open_recording
 from visual.environments import FRAME_COLUMN
-from visual.experiment import run_folder
+from visual.evaluation import check_device
+from visual.experiment import run_folder, trained_folder
 from visual.features import effective_rank, feature_spectrum
 from visual.findings import describe
 from visual.geometry import measure_geometry
@@ -104,13 +114,18 @@ def diagnose(
     """
     task = get_task(task)
     folder = diagnose_folder(out, task.name, kappa, training_seed, preset, checkpoint)
-    source = Path(checkpoint) if checkpoint is not None else folder.parent / "train"
+    source = Path(checkpoint) if checkpoint else trained_folder(out, task.name, kappa, training_seed, preset)
+    check_device(device)
+    if seed < 0:
+        raise ValueError(f"The seed of candidates must not be negative, but it is {seed}.")
     model = load_checkpoint(source)
     recording = open_recording(data or Path("data") / task.name / preset)
     action_block(task, model, recording)
     chooser = None if candidates_from is None else Path(candidates_from)
+    if chooser is not None:
+        action_block(task, load_checkpoint(chooser), recording)
     candidates = make_candidates(
-        candidates_folder(out, task.name, preset, None if chooser is None else _model_name(chooser)),
+        candidates_folder(out, task.name, preset, None if chooser is None else model_name(chooser)),
         task,
         recording,
         preset,
@@ -118,7 +133,7 @@ def diagnose(
         seed=seed,
         budget=budget,
         model=None if chooser is None else load_checkpoint(chooser),
-        model_sha256=None if chooser is None else _weights_hash(chooser),
+        model_sha256=None if chooser is None else weights_hash(chooser),
         progress=progress,
         force=force_candidates,
     )
@@ -128,7 +143,7 @@ def diagnose(
         "training_seed": training_seed,
         "preset": preset,
         "data_sha256": recording.manifest.sha256 if recording.manifest is not None else file_sha256(recording.path),
-        "weights_sha256": _weights_hash(source),
+        "weights_sha256": weights_hash(source),
         "candidates_sha256": candidates.sha256,
     }
     record = None if force else finished_run(folder, settings)
@@ -176,7 +191,7 @@ def diagnose_folder(
     """``diagnose`` beside the model's ``train``; for a checkpoint from elsewhere in ``<out>/<task>/<its folder>``."""
     parent = run_folder(out, task, kappa, training_seed, preset)
     if checkpoint is not None:
-        parent = Path(out) / task / _model_name(Path(checkpoint))
+        parent = Path(out) / task / foreign_name(Path(checkpoint))
     return parent / "diagnose"
 
 
@@ -306,18 +321,3 @@ def _labelled(rows: pd.DataFrame, labels: dict[str, Any]) -> pd.DataFrame:
 
 def _json(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _model_name(path: Path) -> str:
-    """Name of a model for a folder: that of its run, or of the folder that holds the checkpoint."""
-    path = path.resolve()
-    path = path.parent if path.is_file() else path
-    path = path.parent if path.name == FOLDER else path
-    return path.parent.name if path.name == "train" else path.name
-
-
-def _weights_hash(source: Path) -> str:
-    if source.is_file():
-        return file_sha256(source)
-    folder = source / FOLDER if (source / FOLDER).is_dir() else source
-    return file_sha256(next(folder.glob("*.pt")))

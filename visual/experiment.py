@@ -16,7 +16,7 @@ from torch import Tensor
 
 from theory.regularizer import effective_weight
 from theory.runs import describe_finished, ensure_writable, finished_run, open_run, write_atomic
-from visual.checkpoint import CARD_FILE, TARGET_FILE, save_card, save_checkpoint, save_target
+from visual.checkpoint import CARD_FILE, FOLDER, TARGET_FILE, save_card, save_checkpoint, save_target
 from visual.data import ClipDataset, Recording, open_recording
 from visual.features import (
     batch_statistics,
@@ -44,6 +44,23 @@ _CHUNK = 64
 def run_folder(out: str | Path, task: str, kappa: float, seed: int, preset: str) -> Path:
     """Folder of a model: ``<out>/<task>/k<κ>-s<seed>-<preset>``; its training lies under ``train/``."""
     return Path(out) / task / f"k{kappa:g}-s{seed}-{preset}"
+
+
+def trained_folder(out: str | Path, task: str, kappa: float, seed: int, preset: str) -> Path:
+    """Folder of a finished training.
+
+    Raises
+    ------
+    ValueError
+        If there is none, with the command that trains it, or it is damaged.
+    """
+    folder = run_folder(out, task, kappa, seed, preset) / "train"
+    command = f"python -m visual train task={task} kappa={kappa:g} preset={preset} seed={seed}"
+    if finished_run(folder) is None:
+        raise ValueError(f"{folder} holds no trained model; train it first: {command} (or give checkpoint=PATH).")
+    if not (folder / FOLDER).is_dir():
+        raise ValueError(f"{folder} holds the rows of a training without its weights; train again: {command}.")
+    return folder
 
 
 def train(

@@ -16,15 +16,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from theory.runs import describe_finished, finished_run, open_run
-from visual.checkpoint import WorldModel, load_checkpoint
+from visual.checkpoint import WorldModel, load_checkpoint, weights_hash
 from visual.data import Recording, open_recording
 from visual.environments import FRAME_COLUMN, open_world, read_columns, render, set_goal, set_state
 from visual.evaluation import Actor, _check_fit, _latent_cost, _run, _scaling
-from visual.experiment import run_folder
+from visual.experiment import run_folder, trained_folder
 from visual.manifest import Pairs, file_sha256
 from visual.neighborhoods import GRIDS_FILE
 from visual.planning import Planner, Protocol
-from visual.success import _weights_hash
 from visual.tasks import Task, get_task
 
 FRAMES_FILE = "frames.npz"
@@ -102,7 +101,8 @@ def film(
     parent = run_folder(out, task.name, kappa, training_seed, preset)
     folder = parent / f"film-{protocol.name}"
     recording = open_recording(data or Path("data") / task.name / preset)
-    model = load_checkpoint(parent / "train")
+    source = trained_folder(out, task.name, kappa, training_seed, preset)
+    model = load_checkpoint(source)
     settings: dict[str, Any] = {
         "task": task.name,
         "kappa": float(kappa),
@@ -112,7 +112,7 @@ def film(
         "pairs": pairs,
         "seed": seed,
         "data_sha256": recording.manifest.sha256 if recording.manifest is not None else file_sha256(recording.path),
-        "weights_sha256": _weights_hash(parent / "train"),
+        "weights_sha256": weights_hash(source),
     }
     record = None if force else finished_run(folder, settings)
     if record is not None:

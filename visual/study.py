@@ -17,15 +17,22 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
 from theory.runs import RunRecord, ensure_writable, finished_run
-from visual.checkpoint import FOLDER
+from visual.checkpoint import FOLDER, weights_hash
 from visual.experiment import run_folder
 from visual.manifest import MANIFEST_FILE, read_manifest
 from visual.planning import Protocol
 from visual.success import plan_folder
 from visual.tasks import get_task
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # On Windows, where two studies are not kept apart.
+    fcntl = None
 
 STAGES = ("collect", "advise", "train", "plan", "diagnose", "ceiling")
 #: A diagnosis of the quick preset shows that every part runs.
@@ -196,18 +203,19 @@ class Study:
         Raises
         ------
         ValueError
-            If a run in ``out`` is damaged, or is of another recording than the one in ``data``.
+            If a run in ``out`` is damaged, is of another recording than the one in ``data``, has fewer planning pairs
+            than are asked for, or is of other weights than those trained here.
         """
         if job.stage == "collect":
             return (job.folder / MANIFEST_FILE).is_file()
         record = finished_run(job.folder)
         if record is not None:
-            self._check_recording(job, record)
+            self._check(job, record)
             return True
         if self.published is None:
             return False
         record = finished_run(self.published / job.folder.relative_to(self.out))
-        return record is not None and self._of_present_recording(job, record)
+        return record is not None and self._of_present_recording(job, record) and self._has_pairs(job, record)
 
     def missing(self) -> list[Job]:
         """Jobs to run: the unfinished ones, and those whose recording or weights an unfinished one opens."""
@@ -220,12 +228,35 @@ class Study:
         needed = {job.recording for job in jobs if job.name in wanted}
         return [job for job in jobs if job.name in wanted and (job.stage != "collect" or job.folder in needed)]
 
-    def _check_recording(self, job: Job, record: RunRecord) -> None:
+    def _check(self, job: Job, record: RunRecord) -> None:
         if not self._of_present_recording(job, record):
             raise ValueError(
                 f"{job.folder} holds a run on another recording than {job.recording}; record it again with the same "
                 "seed, or use another out."
             )
+        if not self._has_pairs(job, record):
+            raise ValueError(
+                f"{job.folder} holds fewer than the {self._pairs(job)} planning pairs that are asked for; plan again "
+                "with force=true, or use another out."
+            )
+        source = job.checkpoint
+        if source is None or finished_run(source) is None or not (source / FOLDER).is_dir():
+            return
+        if weights_hash(source) != record.settings.get("weights_sha256"):
+            raise ValueError(
+                f"{job.folder} holds a run with other weights than those in {source}, which was trained again; "
+                "compute it again with force=true, or use another out."
+            )
+
+    def _pairs(self, job: Job) -> int | None:
+        if job.stage == "plan":
+            return self.protocol.pairs if self.pairs is None else self.pairs
+        return self.ceiling_pairs if job.stage == "ceiling" else None
+
+    def _has_pairs(self, job: Job, record: RunRecord) -> bool:
+        """Pairs are taken in one order, so a run with more of them holds those that are asked for."""
+        wanted, protocol = self._pairs(job), record.settings.get("protocol")
+        return wanted is None or not isinstance(protocol, dict) or int(protocol.get("pairs", wanted)) >= wanted
 
     @staticmethod
     def _of_present_recording(job: Job, record: RunRecord) -> bool:
@@ -290,7 +321,12 @@ def run(study: Study, *, workers: int = 0, report: Report | None = None) -> list
             ready = [job for job in pending if not any(need in unfinished for need in job.needs)]
             for job in ready[: workers - len(running)]:
                 pending.remove(job)
-                running.append(_start(job, logs))
+                try:
+                    running.append(_start(job, logs))
+                except ValueError as error:
+                    failures[job.name] = str(error)
+                    report.ended(job, 0.0, str(error), True)
+                    continue
                 report.started(job, _log_path(job, logs))
             time.sleep(_POLL_SECONDS)
             report.waiting([item.job for item in running])
@@ -330,11 +366,27 @@ def _log_path(job: Job, logs: Path) -> Path:
 def _start(job: Job, logs: Path) -> _Running:
     # One thread each: on models this small several threads mostly wait, and two processes use two cores fully.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    log = _log_path(job, logs).open("wb")
+    log = _log_path(job, logs).open("ab")
+    _lock(job, log)
+    log.truncate(0)
     process = subprocess.Popen(
         command_of(job), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
     )
     return _Running(job, process, log)
+
+
+def _lock(job: Job, log: IO[bytes]) -> None:
+    """Hold a job's log for its process, which inherits it and so holds it longer than a study that is killed."""
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        log.close()
+        raise ValueError(
+            f"{job.name} is already being run, by another study or by what is left of one that was killed; wait until "
+            f"it ends ({log.name} is its log)."
+        ) from None
 
 
 def _last_line(path: Path) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 
 from theory.runs import describe_finished, finished_run, open_run, read_rows, read_run
-from visual.checkpoint import FOLDER, WEIGHTS_FILE, load_checkpoint
+from visual.checkpoint import foreign_name, load_checkpoint, weights_hash
 from visual.data import open_recording
 from visual.evaluation import evaluate
-from visual.experiment import run_folder
+from visual.experiment import run_folder, trained_folder
 from visual.manifest import file_sha256
 from visual.planning import Protocol
 from visual.statistics import Comparison, compare, summarize
@@ -63,13 +63,10 @@ def plan(
     task = get_task(task)
     folder = plan_folder(out, task.name, kappa, training_seed, preset, protocol, cost, checkpoint)
     recording = open_recording(data or Path("data") / task.name / preset)
-    source = Path(checkpoint) if checkpoint is not None else folder.parent / "train"
-    if cost != "simulator" and checkpoint is None and not (source / FOLDER).is_dir():
-        raise ValueError(
-            f"{source} holds no trained model; train it first: python -m visual train task={task.name} "
-            f"kappa={kappa:g} preset={preset} seed={training_seed} (or give checkpoint=PATH)."
-        )
-    model = None if cost == "simulator" else load_checkpoint(source)
+    source = None
+    if cost != "simulator":
+        source = Path(checkpoint) if checkpoint else trained_folder(out, task.name, kappa, training_seed, preset)
+    model = None if source is None else load_checkpoint(source)
     settings: dict[str, Any] = {
         "task": task.name,
         "kappa": float(kappa) if model is not None else None,
@@ -79,7 +76,7 @@ def plan(
         "seed": seed,
         "cost": cost,
         "data_sha256": recording.manifest.sha256 if recording.manifest is not None else file_sha256(recording.path),
-        "weights_sha256": None if model is None else _weights_hash(source),
+        "weights_sha256": None if source is None else weights_hash(source),
     }
     record = None if force else finished_run(folder, settings)
     if record is not None:
@@ -119,9 +116,7 @@ def plan_folder(
     if cost == "simulator":
         parent = Path(out) / task / f"simulator-{preset}"
     elif checkpoint is not None:
-        path = Path(checkpoint).resolve()
-        path = path.parent if path.is_file() else path
-        parent = Path(out) / task / (path.parent.name if path.name == FOLDER else path.name)
+        parent = Path(out) / task / foreign_name(Path(checkpoint))
     name = f"plan-{protocol.name}"
     if protocol.solver != "cem":
         name += f"-{protocol.solver}"
@@ -157,8 +152,3 @@ def _comparable(folder: Path, settings: dict[str, Any]) -> bool:
         return False
     other = read_run(folder).settings
     return all(other.get(name) == settings[name] for name in ("protocol", "seed", "cost", "data_sha256"))
-
-
-def _weights_hash(source: Path) -> str:
-    folder = source / FOLDER if (source / FOLDER).is_dir() else source
-    return file_sha256(source if source.is_file() else next(folder.glob(f"*{Path(WEIGHTS_FILE).suffix}")))

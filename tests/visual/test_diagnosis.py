@@ -26,7 +26,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from visual_models import tiny_preset
+from visual_models import save_trained, tiny_preset
 
 from theory.regularizer import LambdaTarget
 from theory.runs import finished_run, read_rows
@@ -203,7 +203,7 @@ def test_a_diagnosis_leaves_what_it_should(
     out = tmp_path / "out"
     for kappa in (1, 2):
         train = out / f"tworoom/k{kappa}-s1-quick/train"
-        save_checkpoint(train, build_model(PRESET, 2, seed=kappa), model_config(PRESET, 2))
+        save_trained(train, PRESET, kappa)
         target = LambdaTarget(8, float(kappa))
         with torch.no_grad():
             target.logits += torch.linspace(-0.3, 0.3, 8) * (kappa - 1)

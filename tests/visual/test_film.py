@@ -15,14 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from visual_models import tiny_preset
+from visual_models import save_trained, tiny_preset
 
 from theory.runs import read_rows
-from visual.checkpoint import save_checkpoint
 from visual.data import open_recording
 from visual.film import RecordedActions, choose, compress, film, replay
 from visual.manifest import Manifest, Pairs
-from visual.model import build_model, model_config
 from visual.neighborhoods import GRIDS_FILE
 from visual.planning import load_protocol
 from visual.success import plan
@@ -38,7 +36,7 @@ def test_a_film_shows_what_the_evaluation_did(
     """Mutation: film with another seed, or replay the actions of the other pair."""
     task, manifest = short_recording("tworoom")
     out = tmp_path / "out"
-    save_checkpoint(out / "tworoom/k2-s1-quick/train", build_model(PRESET, 2, seed=2), model_config(PRESET, 2))
+    save_trained(out / "tworoom/k2-s1-quick/train", PRESET, 2)
     recording = open_recording(manifest.folder)
     planning = recording.pairs(task)
     chosen = choose(planning, 2)

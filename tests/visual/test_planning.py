@@ -27,16 +27,16 @@ from gymnasium.spaces import Box
 from stable_worldmodel.policy import PlanConfig
 from stable_worldmodel.solver import CEMSolver
 from torch import Tensor
-from visual_models import tiny_preset
+from visual_models import save_trained, tiny_preset
 
 from theory.runs import read_rows
 from visual import evaluation
 from visual.ceiling import SimulatorCost
-from visual.checkpoint import WorldModel, describe_model, save_checkpoint
+from visual.checkpoint import WorldModel, describe_model
 from visual.data import Recording, open_recording
 from visual.evaluation import RandomActions, Scaling, evaluate, feature_std
 from visual.manifest import Manifest, Pairs
-from visual.model import build_model, model_config
+from visual.model import build_model
 from visual.planning import PAIR_KEY, SOLVERS, EpisodeCEM, LatentCost, Planner, load_protocol
 from visual.rollout import terminal_latent
 from visual.success import plan, plan_folder
@@ -354,9 +354,9 @@ def test_a_finished_evaluation_is_left_alone(
 ) -> None:
     """Claim 8. Mutation: leave the weights' hash out of the settings."""
     task, manifest = short_recording("tworoom")
-    out, config = tmp_path / "out", model_config(PRESET, 2)
+    out = tmp_path / "out"
     for kappa in (1, 2):
-        save_checkpoint(out / f"tworoom/k{kappa}-s1-quick/train", build_model(PRESET, 2, seed=kappa), config)
+        save_trained(out / f"tworoom/k{kappa}-s1-quick/train", PRESET, kappa)
     protocol = load_protocol("quick", pairs=2, iterations=1, budget=5)
 
     def run(kappa: float = 2.0, **changes: Any) -> Path:
@@ -376,7 +376,7 @@ def test_a_finished_evaluation_is_left_alone(
     assert "is finished" in capsys.readouterr().out
     with pytest.raises(ValueError, match="holds a run with seed = 0, not 3"):
         run(seed=3)
-    save_checkpoint(out / "tworoom/k2-s1-quick/train", build_model(PRESET, 2, seed=9), config)
+    save_trained(out / "tworoom/k2-s1-quick/train", PRESET, 9)
     with pytest.raises(ValueError, match="weights_sha256"):
         run()
     names = [
@@ -384,10 +384,12 @@ def test_a_finished_evaluation_is_left_alone(
         plan_folder("o", "tworoom", 2.0, 1, "laptop", protocol, "standardized"),
         plan_folder("o", "tworoom", 2.0, 1, "laptop", protocol, "simulator"),
         plan_folder("o", "tworoom", 2.0, 1, "laptop", protocol, "latent", "x/released/checkpoint"),
+        plan_folder("o", "tworoom", 2.0, 1, "laptop", protocol, "latent", "x/k1.25-s3072-laptop/train"),
     ]
     assert [str(name) for name in names] == [
         "o/tworoom/k2-s1-laptop/plan-laptop-mppi",
         "o/tworoom/k2-s1-laptop/plan-quick-standardized",
         "o/tworoom/simulator-laptop/plan-quick",
         "o/tworoom/released/plan-quick",
+        "o/tworoom/checkpoint-k1.25-s3072-laptop/plan-quick",
     ]
