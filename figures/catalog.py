@@ -104,6 +104,8 @@ NOISE_SWEEP = Source("toy2d/noise-sweep", "python -m toy2d noise-sweep")
 KAPPA_SWEEP = Source("toy2d/kappa-sweep", "python -m toy2d kappa-sweep")
 OVERCOMPLETE = Source("toy2d/overcomplete", "python -m toy2d overcomplete")
 DIAGONAL = Source("toy2d/diagonal", "python -m toy2d diagonal")
+#: No figure draws it: it repeats the ends of the sweeps with seeds that chose nothing.
+FRESH_SEEDS = Source("toy2d/fresh-seeds", "python -m toy2d fresh-seeds")
 
 
 @dataclass(frozen=True)
@@ -195,10 +197,11 @@ def get(name: str) -> Figure | Table:
 
 
 def runs(results: Path) -> dict[str, Source]:
-    """Every run that a figure can draw from, by path: the single ones, and those found of each stage."""
+    """Every run that can be published, by path: those that figures draw from, and those found of each stage."""
     from figures.visual_rows import STAGES, VisualRuns
 
     found = {need.path: need for name in names() for need in get(name).needs if isinstance(need, Source)}
+    found[FRESH_SEEDS.path] = FRESH_SEEDS
     return found | {source.path: source for stage in STAGES for source in VisualRuns(stage).sources(results)}
 
 
