@@ -166,8 +166,8 @@ def _noise_sweep(rows: pd.DataFrame) -> list[Claim]:
         claims.append(
             Claim(
                 f"Noise sweep, {observation} observation",
-                "Seen through the nonlinear warp chosen here, which the encoder has to undo, the state costs the planner "
-                "as much; two other warps were not undone (docs/theory.md, T10).",
+                "Seen through the nonlinear warp chosen here, which the encoder has to undo, the state costs the "
+                "planner as much; two other warps were not undone (docs/theory.md, T10).",
                 _TOY,
                 INVERSE_COVARIANCE_REGRET,
                 float(group["regret_pred"].mean()),
