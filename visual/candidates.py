@@ -11,7 +11,7 @@ The grids of states around some goals (:mod:`visual.neighborhoods`) are drawn in
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +71,11 @@ class Budget:
     grid: int = 15
 
     def __post_init__(self) -> None:
+        if isinstance(self.after, str) or not isinstance(self.after, Sequence):
+            raise ValueError(f"candidates.after must be a list of iterations, but it is {self.after!r}.")
+        for name in ("task_samples", "task_elites"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise ValueError(f"candidates.{name} must give numbers by task, but it is {getattr(self, name)!r}.")
         object.__setattr__(self, "after", tuple(self.after))
         object.__setattr__(self, "task_samples", dict(self.task_samples))
         object.__setattr__(self, "task_elites", dict(self.task_elites))

@@ -164,9 +164,7 @@ def diagnose(
             summary = {**settings, **_summary(task, candidates, rows, features, allocation)}
             filled = occupancy(features, residuals, forecast, target)
             summary["occupancy"] = filled.summary()
-            # Its interval draws episodes again, so one episode says nothing.
-            several = len(recording.episodes_of("planning")) > 1
-            summary["geometry"] = measure_geometry(model, task, recording, device=device) if several else None
+            summary |= _geometry(model, task, recording, device)
             if candidates.grids is not None:
                 cells, rho = neighborhood_rows(*_encode_grids(model, recording, task, candidates, device))
                 summary["neighborhoods"] = _describe_grids(task, candidates, rho)
@@ -280,6 +278,17 @@ def _summary(
     }
 
 
+def _geometry(model: WorldModel, task: Task, recording: Recording, device: str) -> dict[str, Any]:
+    """What :func:`measure_geometry` finds, or why it finds nothing: a collapsed encoder still has all the rest."""
+    # Its interval draws episodes again, so one episode says nothing.
+    if len(recording.episodes_of("planning")) < 2:
+        return {"geometry": None, "geometry_missing": "It needs two held-out episodes."}
+    try:
+        return {"geometry": measure_geometry(model, task, recording, device=device), "geometry_missing": None}
+    except ValueError as error:
+        return {"geometry": None, "geometry_missing": str(error)}
+
+
 def _describe_grids(task: Task, candidates: Candidates, rho: list[float]) -> dict[str, Any]:
     grids, neighborhood = candidates.grids, task.neighborhood
     assert grids is not None
@@ -297,6 +306,10 @@ def _describe_comparison(first: pd.DataFrame, second: pd.DataFrame, kappa: float
     merged = first.merge(second, on=["pair", "episode"], suffixes=("_1", "_2"), validate="one_to_one")
     parts = []
     for name, label in (("agreement_pred", "J_pred"), ("agreement_enc", "J_enc")):
+        if not (merged[f"{name}_1"] + merged[f"{name}_2"]).notna().any():
+            return (
+                f"No two outcomes differ on any of the {len(merged)} pairs, so κ = {kappa:g} and κ = 1 compare in none."
+            )
         found = paired_difference(merged[f"{name}_1"], merged[f"{name}_2"], merged["episode"])
         parts.append(f"{label} {100 * found.difference:+.1f} points [{100 * found.low:+.1f}, {100 * found.high:+.1f}]")
     return (

@@ -30,7 +30,7 @@ from visual.manifest import file_sha256
 from visual.model import Preset, model_config, normalize_pixels
 from visual.monitor import Monitor
 from visual.tasks import Task, get_task
-from visual.training import RESUME_FOLDER, LeWMTraining, fit, is_first_process
+from visual.training import RESUME_FILE, RESUME_FOLDER, LeWMTraining, fit, is_first_process
 
 if TYPE_CHECKING:
     from stable_worldmodel.wm.lewm import LeWM
@@ -109,6 +109,10 @@ def train(
         If an input is not valid, the folder holds a run with other settings, or training fails.
     """
     task = get_task(task)
+    # At the door, before anything is written.
+    for name, value, least in (("devices", devices, 1), ("num_nodes", num_nodes, 1), ("num_workers", num_workers, 0)):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, but it is {value}.")
     folder = run_folder(out, task.name, kappa, seed, preset.name) / "train"
     recording = open_recording(data or Path("data") / task.name / preset.name, image_size=preset.image_size)
     settings = _settings(task, kappa, preset, seed, devices * num_nodes, recording)
@@ -261,12 +265,20 @@ def _prepare_folder(folder: Path, settings: dict[str, Any], force: bool) -> None
     if force:
         shutil.rmtree(resume, ignore_errors=True)
     text = json.dumps(settings, indent=1)
-    if description.is_file() and json.loads(description.read_text(encoding="utf-8")) != json.loads(text):
+    # A training that ended before its first state leaves a description of nothing.
+    if (resume / RESUME_FILE).is_file() and _read_settings(description) != json.loads(text):
         raise ValueError(
             f"{resume} holds the state of a run with other settings; use force=true to start again, or another folder."
         )
     ensure_writable(resume)
     write_atomic(description, text + "\n")
+
+
+def _read_settings(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise ValueError(f"{path} is missing or damaged; use force=true to start again.") from None
 
 
 def _card(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lightning.pytorch.utilities.types import OptimizerLRScheduler
 
 RESUME_FOLDER = "resume"
+RESUME_FILE = "last.ckpt"
 LOG_FOLDER = "log"
 _SLICES, _DROPOUT = 0, 1
 
@@ -261,7 +262,7 @@ def fit(
         If the loss stops being finite, the features collapse, there is no such accelerator here, or Weights & Biases is
         wanted and not installed.
     """
-    resume = folder / RESUME_FOLDER / "last.ckpt"
+    resume = folder / RESUME_FOLDER / RESUME_FILE
     if is_first_process():
         shutil.rmtree(folder / LOG_FOLDER, ignore_errors=True)
     loggers: list[Any] = [CSVLogger(folder, name=LOG_FOLDER, version="", flush_logs_every_n_steps=1)]

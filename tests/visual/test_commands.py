@@ -229,6 +229,10 @@ def test_bad_input_is_one_sentence(short_recording: Recorded, command: Callable[
         (train_arguments("tworoom", folder, "preset.precision=8-true"), "Lightning cannot train here with"),
         (train_arguments("tworoom", folder, "seed=-1"), "seed must not be negative"),
         (train_arguments("tworoom", folder, "devices=0"), "devices"),
+        (train_arguments("tworoom", folder, "num_nodes=0"), "num_nodes must be at least 1"),
+        (train_arguments("tworoom", folder, "num_workers=-1"), "num_workers must be at least 0"),
+        (train_arguments("tworoom", folder, "force=no"), "force must be true or false, but it is 'no'"),
+        (train_arguments("tworoom", folder, "threads=all"), "threads must be a whole number"),
         (plan_arguments(folder), "holds no trained model; train it first: python -m visual train task=tworoom kappa=2"),
         (plan_arguments(folder, f"checkpoint={good}", "plan_seed=-1"), "seed of planning must not be negative"),
         (plan_arguments(folder, "checkpoint=nowhere"), "nowhere"),
@@ -242,6 +246,8 @@ def test_bad_input_is_one_sentence(short_recording: Recorded, command: Callable[
         (plan_arguments(folder, "cost=simulator", "protocol.solver=gradient"), "needs a cost with a gradient"),
         (["plan", "task=tworoom", "protocol=desktop"], "Could not find 'protocol/desktop'"),
         (["collect", "task=chess"], "no task 'chess'"),
+        (["collect", "task=tworoom", "force=no"], "force must be true or false, but it is 'no'"),
+        (["collect", "task=tworoom", "episodes=few"], "episodes must be a whole number"),
         (["collect", "task=tworoom", "episodes=1", "progress=false"], "at least two episodes"),
     ]
     failures = []

@@ -18,6 +18,7 @@ import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from visual_models import save_trained, tiny_preset
 
 from theory.regularizer import LambdaTarget
 from theory.runs import finished_run, read_rows
-from visual import ordering
+from visual import diagnosis, ordering
 from visual.allocation import allocate, predict_clips
 from visual.candidates import Budget, make_candidates
 from visual.checkpoint import TARGET_FILE, describe_model, save_checkpoint, save_target
@@ -39,7 +40,7 @@ from visual.diagnosis import diagnose, read_target
 from visual.manifest import Manifest
 from visual.model import build_model, model_config, normalize_pixels
 from visual.ordering import latent_costs, ordering_rows, paired_difference
-from visual.tasks import Task
+from visual.tasks import TASKS, Task
 
 Recorded = Callable[[str], tuple[Task, Manifest]]
 PRESET = tiny_preset(image_size=64, encoder_patch=32)
@@ -245,7 +246,8 @@ def test_a_diagnosis_leaves_what_it_should(
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     assert summary["ordering"]["agreement_pred"] == pytest.approx(read_rows(folder)["agreement_pred"].mean())
     assert all(sentence in printed for sentence in summary["sentences"])
-    assert len(summary["sentences"]) == 5
+    assert len(summary["sentences"]) == 6
+    assert summary["sentences"][-1].endswith("was not measured: It needs two held-out episodes.")
     assert summary["occupancy"]["dim"] == 8
 
     run()
@@ -282,3 +284,22 @@ def test_paired_difference() -> None:
         paired_difference([np.nan], [1.0], [0])
     with pytest.raises(ValueError, match="must be paired"):
         paired_difference([1.0], [1.0, 2.0], [0, 1])
+
+
+def test_what_cannot_be_measured_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claim 5: neither a collapsed encoder nor outcomes that are all alike end a diagnosis."""
+
+    def collapsed(*_: Any, **__: Any) -> dict[str, Any]:
+        raise ValueError("latents must vary.")
+
+    monkeypatch.setattr(diagnosis, "measure_geometry", collapsed)
+    recording: Any = SimpleNamespace(episodes_of=lambda _: (3, 4))
+    found = diagnosis._geometry(describe_model(moving_model()), TASKS["tworoom"], recording, "cpu")
+    assert found == {"geometry": None, "geometry_missing": "latents must vary."}
+    alike = pd.DataFrame(
+        {"pair": [0, 1], "episode": [0, 1], "agreement_pred": [np.nan] * 2, "agreement_enc": [np.nan] * 2}
+    )
+    assert "No two outcomes differ on any of the 2 pairs" in diagnosis._describe_comparison(alike, alike, 2.0)
+    known = alike.assign(agreement_pred=[0.5, np.nan], agreement_enc=[0.25, np.nan])
+    better = known.assign(agreement_pred=[0.75, np.nan])
+    assert "J_pred +25.0 points [+25.0, +25.0]" in diagnosis._describe_comparison(known, better, 2.0)

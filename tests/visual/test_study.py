@@ -12,10 +12,12 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 from rich.console import Console
+from visual_models import save_trained, tiny_preset
 
 from theory.runs import open_run
 from visual import study
 from visual.__main__ import main
+from visual.checkpoint import weights_hash
 from visual.planning import load_protocol
 from visual.study import Job, Study
 from visual.study_report import ConsoleReport, print_jobs
@@ -190,6 +192,56 @@ def test_published_rows_count_but_weights_are_not_published(tmp_path: Path) -> N
     for path in (published / "tworoom/k1-s42-laptop/diagnose").iterdir():
         path.unlink()
     assert [job.stage for job in wanted.missing()] == ["collect", "train", "diagnose"]
+
+
+def test_fewer_pairs_than_asked_for_are_not_finished(tmp_path: Path) -> None:
+    """A study of 200 pairs must not report 50; more than asked for are enough, since pairs have one order."""
+    published = tmp_path / "published"
+    for root in (tmp_path / "out", published):
+        with open_run(root / "tworoom/k1-s42-laptop/plan-laptop", {"protocol": {"pairs": 50}}) as run:
+            run.write_rows(pd.DataFrame({"value": [1]}))
+    wanted = {"kappas": (1.0,), "seeds": (42,), "stages": ("plan",)}
+    for pairs in (None, 20, 50):
+        assert make(tmp_path, **wanted, pairs=pairs).missing() == []
+        assert make(tmp_path, **wanted, pairs=pairs, out=tmp_path / "new", published=published).missing() == []
+    with pytest.raises(ValueError, match="fewer than the 200 planning pairs that are asked for"):
+        make(tmp_path, **wanted, pairs=200).missing()
+    again = make(tmp_path, **wanted, pairs=200, out=tmp_path / "new", published=published)
+    assert [job.stage for job in again.missing()] == ["plan"]
+
+
+def test_runs_of_weights_that_were_trained_again_are_not_finished(tmp_path: Path) -> None:
+    wanted = make(tmp_path, kappas=(1.0,), seeds=(42,), stages=("train", "diagnose"))
+    train, diagnose = wanted.jobs()
+    save_trained(train.folder, tiny_preset(), 0)
+    with open_run(diagnose.folder, {"weights_sha256": weights_hash(train.folder)}) as run:
+        run.write_rows(pd.DataFrame({"value": [1]}))
+    assert wanted.missing() == []
+    save_trained(train.folder, tiny_preset(), 1)
+    with pytest.raises(ValueError, match=r"other weights than those in .* which was trained again"):
+        wanted.missing()
+
+
+def test_what_is_left_of_a_killed_study_is_not_run_a_second_time(tmp_path: Path) -> None:
+    """A process inherits the lock on its log, so the lock ends with the process and not with the study."""
+    job = make(tmp_path, kappas=(1.0,), seeds=(42,)).jobs()[0]
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    sleeping = [sys.executable, "-c", "print('here', flush=True); import time; time.sleep(60)"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(study, "command_of", lambda job: sleeping)
+        left = study._start(job, logs)
+        left.log.close()  # As a kill does.
+        try:
+            with pytest.raises(ValueError, match="collect tworoom is already being run"):
+                study._start(job, logs)
+        finally:
+            left.process.kill()
+            left.process.wait()
+        again = study._start(job, logs)
+        again.process.kill()
+        again.process.wait()
+        again.log.close()
 
 
 def test_a_run_on_another_recording_is_no_part_of_the_study(tmp_path: Path, short_recording: Any) -> None:
