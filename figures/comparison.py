@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from figures.tables import BLANK, markdown, number
-from figures.visual_rows import ADVICE, CEILING, DIAGNOSE, TITLES, TRAIN, one_setting, planned
+from figures.visual_rows import TITLES, VisualRuns, one_setting, planned
 from theory.runs import write_atomic
 from visual.permutation import bootstrap_interval, sign_flip_p_value
 from visual.statistics import mcnemar_exact, wilson_interval
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 #: The page of the really-run comparison.
 PAGE = Path("docs/comparison.md")
-_MARK = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_MARK = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
+#: What a card says of the held-out episodes and the tables show.
+_HELD_OUT = ("prediction", "copy", "feature_variance", "effective_rank", "feature_spectrum", "probe_r2")
 
 
 @dataclass(frozen=True)
@@ -57,25 +59,26 @@ def sections(results: Path, task: str | None = None) -> list[Section]:
     results
         Folder of runs; published runs count where it has none.
     task
-        One task; by default all that were run.
+        One task, with the preset and protocol of most of its own runs; by default all of the paper that were run.
 
     Raises
     ------
     ValueError
         If rows are damaged or lack a column.
     """
-    episodes = _of_task(planned(results), task)
-    ordering = _of_task(one_setting(DIAGNOSE.rows(results)), task)
-    training = _of_task(one_setting(TRAIN.rows(results)), task)
+    stages = {name: VisualRuns(name, task) for name in ("train", "plan", "diagnose", "ceiling", "advice")}
+    episodes = _with_setting(planned(results, task), stages["plan"], results, "data_sha256")
+    ordering = one_setting(stages["diagnose"].rows(results))
+    ordering = _with_setting(ordering, stages["diagnose"], results, "candidates_sha256")
+    training = one_setting(stages["train"].rows(results))
+    ceilings = stages["ceiling"].rows(results)
     found = [
-        Section("forecast", "Forecast from logged states", forecast(_of_task(ADVICE.rows(results), task)), _FORECAST),
-        Section(
-            "success", "Success on held-out pairs", success(episodes, _of_task(CEILING.rows(results), task)), _RATE
-        ),
+        Section("forecast", "Forecast from logged states", forecast(stages["advice"].rows(results)), _FORECAST),
+        Section("success", "Success on held-out pairs", success(episodes, ceilings), _RATE),
         Section("differences", "κ > 1 against κ = 1, paired", differences(episodes), _DIFFERENCE),
         Section("ordering", "Do the costs order outcomes?", agreement(ordering), _ORDER),
         Section("ordering-differences", "Ordering, paired", ordering_differences(ordering), _ORDER_DIFFERENCE),
-        Section("training", "What training ended with", trained(training, TRAIN.cards(results)), _TRAINED),
+        Section("training", "What training ended with", trained(training, stages["train"].cards(results)), _TRAINED),
     ]
     return [section for section in found if not section.table.empty]
 
@@ -90,6 +93,8 @@ def forecast(rows: pd.DataFrame) -> pd.DataFrame:
         regrets = {
             f"mean regret at κ = {kappa:g}": (
                 f"{at['mean_regret'][kappa]:.3f} [{at['low'][kappa]:.3f}, {at['high'][kappa]:.3f}]"
+                if kappa in at.index
+                else BLANK
             )
             for kappa in (1.0, 2.0, 4.0)
         }
@@ -108,7 +113,7 @@ def success(episodes: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
         unsolved = group[~group["already_solved"].astype(bool)]
         return {
             "success, % (by training seed) [95 %]": "; ".join(_rate(part["success"]) for part in by_seed),
-            "pairs": str(len(first)),
+            "pairs": "; ".join(dict.fromkeys(str(len(part)) for part in by_seed)),
             "random actions": f"{100 * floor.rate:.0f} [{100 * floor.low:.0f}, {100 * floor.high:.0f}]",
             "solved at the start": f"{100 * first['already_solved'].mean():.0f}",
             "unsolved pairs only": f"{100 * unsolved['success'].mean():.1f}",
@@ -123,7 +128,7 @@ def differences(episodes: pd.DataFrame) -> pd.DataFrame:
     """One row per task and κ > 1: points gained over κ = 1 on the same pairs and seeds, with both kinds of test."""
 
     def row(base: pd.DataFrame, other: pd.DataFrame) -> dict[str, str]:
-        joined = _joined(base, other, "success").astype({"success": int, "success_base": int})
+        joined = _of_all_seeds(_joined(base, other, "success")).astype({"success": int, "success_base": int})
         joined["gain"] = joined["success"] - joined["success_base"]
         by_seed = [part for _, part in joined.groupby("training_seed")]
         by_pair = joined.groupby(["episode", "pair"], as_index=False)["gain"].sum()
@@ -149,9 +154,9 @@ def agreement(ordering: pd.DataFrame) -> pd.DataFrame:
         cells = {"pairs": str(group["pair"].nunique()), "sequences": f"{group['sequences'].mean():.0f}"}
         for name, head in (("agreement_enc", "J_enc"), ("agreement_pred", "J_pred")):
             means = group.groupby("training_seed")[name].mean()
-            low, high = bootstrap_interval(group.groupby("pair")[name].mean().dropna())
-            cells[f"{head}, by seed"] = "; ".join(f"{value:.3f}" for value in means)
-            cells[f"{head}, mean [95 %]"] = f"{means.mean():.3f} [{low:.3f}, {high:.3f}]"
+            cells[f"{head}, by seed"] = "; ".join(number(value, ".3f") for value in means)
+            by_pair = group.groupby("pair")[name].mean().dropna()
+            cells[f"{head}, mean [95 %]"] = _with_interval(float(means.mean()), by_pair, ".3f")
         return cells
 
     return _by_model(ordering, row)
@@ -167,11 +172,8 @@ def ordering_differences(ordering: pd.DataFrame) -> pd.DataFrame:
             joined["gain"] = joined[name] - joined[f"{name}_base"]
             by_pair = joined.groupby("pair")["gain"].mean()
             gains = joined.groupby("training_seed")["gain"].mean().to_numpy()
-            low, high = bootstrap_interval(by_pair)
-            cells[f"{head}, mean [95 %, over pairs]"] = (
-                f"{number(by_pair.mean(), '+.3f')} [{number(low, '+.3f')}, {number(high, '+.3f')}]"
-            )
-            cells[f"{head}, by seed"] = "; ".join(number(gain, "+.3f") for gain in gains)
+            cells[f"{head}, mean [95 %, over pairs]"] = _with_interval(float(by_pair.mean()), by_pair, "+.3f")
+            cells[f"{head}, by seed"] = "; ".join(number(gain, "+.3f") for gain in gains) or BLANK
         return cells
 
     return _against_one(ordering, row)
@@ -182,7 +184,7 @@ def trained(rows: pd.DataFrame, cards: dict[str, dict[str, object]]) -> pd.DataF
 
     def row(group: pd.DataFrame) -> dict[str, str]:
         last = group.sort_values("step").groupby("run").tail(1)
-        held_out = pd.DataFrame([cards[run]["held_out"] for run in last["run"]])
+        held_out = pd.DataFrame([_held_out(run, cards[run]) for run in last["run"]])
         features = [np.asarray(values, dtype=float) for values in held_out["feature_spectrum"]]
         return {
             "seeds": str(last["seed"].nunique()),
@@ -205,8 +207,12 @@ def fill(text: str, found: list[Section]) -> str:
     Raises
     ------
     ValueError
-        If a marker names no table, or a table has no marker.
+        If a marker names no table or is not ended, or a table has no marker.
     """
+    for match in _MARK.finditer(text):
+        # Without this, the text down to the next table's end would be lost.
+        if "<!-- table:" in match["body"]:
+            raise ValueError(f"The page's table {match['name']!r} is not ended by <!-- end --> before the next one.")
     by_name = {section.name: section for section in found}
     marked = [match["name"] for match in _MARK.finditer(text)]
     known = {"forecast", "success", "differences", "ordering", "ordering-differences", "training"}
@@ -217,7 +223,7 @@ def fill(text: str, found: list[Section]) -> str:
     def replace(match: re.Match[str]) -> str:
         section = by_name.get(match["name"])
         body = "Not run yet.\n" if section is None else f"\n{markdown(section.table)}\n{section.note}\n\n"
-        return match[1] + body + match[3]
+        return match[1] + body + match[4]
 
     return _MARK.sub(replace, text)
 
@@ -234,11 +240,42 @@ def write_page(results: Path, page: Path = PAGE) -> None:
         text = page.read_text(encoding="utf-8")
     except OSError as error:
         raise ValueError(f"{page} cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{page} cannot be read: it is not UTF-8 text.") from None
     write_atomic(page, fill(text, sections(results)))
 
 
-def _of_task(rows: pd.DataFrame, task: str | None) -> pd.DataFrame:
-    return rows if task is None else rows[rows["task"] == task].reset_index(drop=True)
+def _with_setting(rows: pd.DataFrame, stage: VisualRuns, results: Path, name: str) -> pd.DataFrame:
+    """Rows with one of their run's settings in a column, as text: only equal ones are paired."""
+    values = {run: str(settings.get(name)) for run, settings in stage.settings(results).items()}
+    return rows.assign(**{name: rows["run"].map(values)})
+
+
+def _held_out(run: str, card: dict[str, object]) -> dict[str, object]:
+    """What a card says of the held-out episodes; ``ValueError`` if it lacks a number that the tables show."""
+    found = card.get("held_out")
+    missing = [name for name in _HELD_OUT if not isinstance(found, dict) or name not in found]
+    if missing or not isinstance(found, dict):
+        raise ValueError(f"{run}/model.json must hold {missing[0]} in held_out; train again with force=true.")
+    return found
+
+
+def _of_all_seeds(joined: pd.DataFrame) -> pd.DataFrame:
+    """Only the pairs that every training seed has, so that a mean over seeds and one over pairs are the same mean."""
+    keys = [name for name in ("pair", "episode", "start", "goal") if name in joined]
+    seeds = joined.groupby(keys)["training_seed"].transform("nunique")
+    common = joined[seeds == joined["training_seed"].nunique()].reset_index(drop=True)
+    if common.empty:
+        raise ValueError("Training seeds can be compared together only on the same pairs, but they share none.")
+    return common
+
+
+def _with_interval(mean: float, by_pair: pd.Series, form: str) -> str:
+    """A mean with its bootstrap interval over pairs; a dash where no pair has a number."""
+    if by_pair.empty:
+        return BLANK
+    low, high = bootstrap_interval(by_pair)
+    return f"{number(mean, form)} [{number(low, form)}, {number(high, form)}]"
 
 
 def _by_model(rows: pd.DataFrame, row: Callable[[pd.DataFrame], dict[str, str]]) -> pd.DataFrame:
@@ -275,10 +312,15 @@ def _groups(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
 
 def _joined(base: pd.DataFrame, other: pd.DataFrame, column: str) -> pd.DataFrame:
     """The two models' rows side by side, by training seed and pair; ``ValueError`` unless they have the same ones."""
-    keys = [name for name in ("training_seed", "pair", "episode", "start", "goal") if name in other]
+    names = ("training_seed", "pair", "episode", "start", "goal", "data_sha256", "candidates_sha256")
+    keys = [name for name in names if name in other]
     joined = other[[*keys, column]].merge(base[[*keys, column]], on=keys, suffixes=("", "_base"), validate="1:1")
     if len(joined) != len(other) or len(joined) != len(base):
-        raise ValueError("Models can be compared only on the same pairs, each once.")
+        first = other.iloc[0]
+        raise ValueError(
+            f"{TITLES.get(first['task'], first['task'])}: κ = {first['kappa']:g} and κ = 1 can be compared only on the "
+            "same pairs, each once, of one recording and with the same candidates; plan or diagnose both alike."
+        )
     return joined
 
 

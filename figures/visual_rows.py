@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from figures import catalog
-from theory.runs import ROWS_FILE, finished_run
+from theory.runs import ROWS_FILE, finished_run, read_run
 from visual.statistics import Rate, wilson_interval
 from visual.tasks import PAPER_TASKS
 
@@ -58,7 +58,7 @@ STAGES = {
         "python -m visual train task={task} kappa=2",
         {
             ROWS_FILE: (
-                *("origin", "task", "kappa", "seed", "preset", "step", "prediction"),
+                *("origin", "task", "kappa", "seed", "preset", "step", "seconds", "prediction"),
                 *("target_condition", "target_high", "target_variances", "feature_spectrum"),
             )
         },
@@ -70,7 +70,7 @@ STAGES = {
         {
             ROWS_FILE: (
                 *(*_MODEL, "cost", "protocol", "solver", "pair", "episode", "success"),
-                *("already_solved", "random_success"),
+                *("already_solved", "random_success", "seconds", "solves"),
             )
         },
     ),
@@ -101,7 +101,12 @@ STAGES = {
     "advice": Stage(
         "advice-*",
         "python -m visual advise task={task}",
-        {ROWS_FILE: ("origin", "task", "preset", "kappa", "mean_regret", "low", "high", "best_kappa")},
+        {
+            ROWS_FILE: (
+                *("origin", "task", "preset", "kappa", "mean_regret", "low", "high"),
+                *("best_kappa", "best_low", "best_high", "dim"),
+            )
+        },
     ),
     "film": Stage(
         "k*-s*-*/film*",
@@ -184,7 +189,8 @@ class VisualRuns:
         parts = []
         for source in self.sources(results):
             folder = source.require(results)
-            if not (folder / file).is_file():
+            # A file of an earlier run may still lie there.
+            if file not in read_run(folder).files:
                 continue
             try:
                 part = pd.read_parquet(folder / file)
@@ -259,9 +265,9 @@ def one_setting(rows: pd.DataFrame, columns: Sequence[str] = ("preset",)) -> pd.
     return rows[keep].reset_index(drop=True)
 
 
-def planned(results: Path) -> pd.DataFrame:
-    """Episodes planned with CEM on the latent cost, of one preset and one protocol."""
-    rows = PLAN.rows(results)
+def planned(results: Path, task: str | None = None) -> pd.DataFrame:
+    """Episodes planned with CEM on the latent cost, of one preset and one protocol; of one task or of the paper's."""
+    rows = VisualRuns("plan", task).rows(results)
     rows = rows[(rows["cost"] == "latent") & (rows["solver"] == "cem")]
     return one_setting(rows, ("preset", "protocol"))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,8 @@ from scipy import stats
 
 from figures import catalog, comparison
 from figures.visual_report import write
+from theory.runs import finished_run, open_run
+from visual.permutation import bootstrap_interval
 from visual.statistics import wilson_interval
 
 
@@ -102,6 +106,92 @@ def test_models_that_saw_other_pairs_are_not_compared(results: Path, tmp_path: P
         comparison.differences(shifted)
 
 
+def rewrite(folder: Path, change: Callable[[pd.DataFrame], pd.DataFrame], **settings: object) -> None:
+    """A run again with other rows and settings; its other files stay."""
+    record = finished_run(folder)
+    assert record is not None
+    others = {name: (folder / name).read_bytes() for name in record.files if name != "rows.parquet"}
+    with open_run(folder, record.settings | settings, force=True) as run:
+        run.write_rows(change(pd.read_parquet(folder / "rows.parquet")))
+        for name, content in others.items():
+            run.write_file(name, partial(Path.write_bytes, data=content))
+
+
+def test_seeds_with_other_pairs_are_compared_on_those_they_share(tmp_path: Path) -> None:
+    """Mutation: divide a pair's gain by the number of seeds, whether they planned it or not."""
+    results = synthetic.write(tmp_path / "results", tasks=("tworoom",))
+    for folder in (results / "visual/tworoom").glob("k*-s42-laptop/plan-laptop"):
+        rewrite(folder, lambda rows: rows[(rows["pair"] + 9) % 20 < 10])
+    row = table(results, "differences").set_index("κ").loc["4"]
+    shared = (np.arange(20) + 9) % 20 < 10
+    gains = [
+        (synthetic.success("tworoom", 4.0, seed).astype(int) - synthetic.success("tworoom", 1.0, seed))[shared]
+        for seed in (42, 3072)
+    ]
+    assert row["by seed"] == "; ".join(f"{100 * gain.mean():+.1f}" for gain in gains)
+    low, high = bootstrap_interval(np.mean(gains, axis=0))
+    assert row["[95 %, over pairs]"] == f"[{100 * low:+.1f}, {100 * high:+.1f}]"
+    assert table(results, "success").set_index("κ").loc["4", "pairs"] == "10; 20"
+
+
+@pytest.mark.parametrize(("stage", "setting"), [("plan-laptop", "data_sha256"), ("diagnose", "candidates_sha256")])
+def test_other_recordings_and_candidates_are_not_compared(tmp_path: Path, stage: str, setting: str) -> None:
+    """The pairs have the same numbers, but they are others. Mutation: join by pair alone."""
+    results = synthetic.write(tmp_path / "results", tasks=("tworoom",))
+    rewrite(results / "visual/tworoom/k2-s42-laptop" / stage, lambda rows: rows, **{setting: "another"})
+    with pytest.raises(ValueError, match="TwoRoom: κ = 2 and κ = 1 can be compared only on the same pairs"):
+        comparison.sections(results)
+
+
+def test_outcomes_that_are_all_alike_leave_dashes(tmp_path: Path) -> None:
+    """A diagnosis in which no two outcomes differ has no agreement, and the report says the rest."""
+    results = synthetic.write(tmp_path / "results", tasks=("tworoom",))
+    for folder in (results / "visual/tworoom").glob("k*/diagnose"):
+        rewrite(folder, lambda rows: rows.assign(agreement_enc=np.nan))
+    row = table(results, "ordering").set_index("κ").loc["2"]
+    assert row[["J_enc, by seed", "J_enc, mean [95 %]"]].tolist() == ["–; –", "–"]
+    assert row["J_pred, mean [95 %]"] != "–"
+    row = table(results, "ordering-differences").set_index("κ").loc["2"]
+    assert row[["J_enc, by seed", "J_enc, mean [95 %, over pairs]"]].tolist() == ["–", "–"]
+
+
+def test_a_seed_or_kappa_that_is_missing_leaves_the_rest(tmp_path: Path) -> None:
+    results = synthetic.write(tmp_path / "results", tasks=("tworoom",))
+    shutil.rmtree(results / "visual/tworoom/k4-s42-laptop")
+    assert table(results, "differences").set_index("κ")["seeds"].to_dict() == {"2": "2", "4": "1"}
+    for folder in (results / "visual/tworoom").glob("k1-*"):
+        shutil.rmtree(folder)
+    assert {section.name for section in comparison.sections(results)} == {"forecast", "success", "ordering", "training"}
+
+
+def test_a_task_is_reported_with_its_own_preset_and_whatever_others_have(tmp_path: Path) -> None:
+    """Mutation: choose the preset among all tasks, or read the runs of all of them."""
+    results = synthetic.write(tmp_path / "results", tasks=("tworoom", "reacher"))
+    synthetic.write(results, tasks=("cube",), preset="quick")
+    assert set(table(results, "success", "cube")["κ"]) == {"1", "2", "4"}
+    (results / "visual/tworoom/k1-s42-laptop/train/model.json").write_text("{")
+    assert {section.name for section in comparison.sections(results, "cube")} >= {"success", "ordering", "training"}
+
+
+def test_rows_and_cards_that_lack_something_are_one_sentence(tmp_path: Path) -> None:
+    for task, folder, column in (
+        ("tworoom", "advice-laptop", "best_low"),
+        ("reacher", "k2-s42-laptop/plan-laptop", "solves"),
+        ("pusht", "k2-s42-laptop/train", "seconds"),
+    ):
+        results = synthetic.write(tmp_path / column, tasks=(task,))
+        rewrite(results / "visual" / task / folder, lambda rows, column=column: rows.drop(columns=column))
+        with pytest.raises(ValueError, match=f"{folder}/rows.parquet lacks the column {column}"):
+            comparison.sections(results)
+    results = synthetic.write(tmp_path / "card", tasks=("cube",))
+    train = results / "visual/cube/k2-s42-laptop/train"
+    with open_run(train, {}, force=True) as run:
+        run.write_rows(pd.read_parquet(train / "rows.parquet"))
+        run.write_file("model.json", lambda path: path.write_text('{"held_out": {"prediction": 1.0}}'))
+    with pytest.raises(ValueError, match=r"cube/k2-s42-laptop/train/model.json must hold copy in held_out"):
+        comparison.sections(results)
+
+
 def test_a_page_gets_its_tables_and_keeps_its_words(results: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     shutil.copy(comparison.PAGE, page)
@@ -130,6 +220,22 @@ def test_markers_and_tables_must_agree(results: Path) -> None:
         comparison.fill("<!-- table: sucess -->\n<!-- end -->", [])
     with pytest.raises(ValueError, match="disagree about 'differences'"):
         comparison.fill("<!-- table: forecast -->\n<!-- end -->\n<!-- table: success -->\n<!-- end -->", found[:3])
+
+
+def test_a_page_that_is_not_as_it_should_be_stays_as_it_is(results: Path, tmp_path: Path) -> None:
+    """Mutation: let a table without an end run to that of the next one, with the words between."""
+    page = tmp_path / "page.md"
+    text = comparison.PAGE.read_text(encoding="utf-8").replace("<!-- end -->", "", 1)
+    for content, message in (
+        (text.encode(), "table 'forecast' is not ended"),
+        (b"\xff\xfe", "it is not UTF-8 text"),
+        (b"# No tables\n", "disagree about 'differences'"),
+    ):
+        page.write_bytes(content)
+        for rows in (results, tmp_path / "nowhere") if b"table:" in content else (results,):
+            with pytest.raises(ValueError, match=message):
+                comparison.write_page(rows, page)
+        assert page.read_bytes() == content
 
 
 def test_the_report_of_a_task_holds_tables_words_and_pictures(results: Path, tmp_path: Path) -> None:

@@ -336,6 +336,19 @@ def test_bad_runs_are_one_sentence(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_files_of_an_earlier_run_are_not_drawn(tmp_path: Path) -> None:
+    """A diagnosis again, without grids, leaves the earlier ones in the folder. Mutation: take what lies there."""
+    root = synthetic.write(tmp_path / "results", tasks=("tworoom",))
+    folder = root / "visual" / "tworoom" / "k2-s3072-laptop" / "diagnose"
+    kept = read_rows(folder)
+    assert (folder / "neighborhoods.parquet").is_file()
+    with open_run(folder, {}, force=True) as run:
+        run.write_rows(kept)
+    drawn = visual_rows.DIAGNOSE.rows(root, "neighborhoods.parquet")
+    assert (folder / "neighborhoods.parquet").is_file()
+    assert set(drawn["run"]) == {f"visual/tworoom/k{k}-s{s}-laptop/diagnose" for k, s in ((1, 42), (1, 3072), (2, 42))}
+
+
 def test_films_without_their_frames_are_refused(tmp_path: Path) -> None:
     root = synthetic.write(tmp_path / "results", tasks=("tworoom",))
     folder = root / "visual" / "tworoom" / "k2-s3072-laptop" / "film-laptop"
