@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,7 +97,7 @@ class Source:
         try:
             with np.load(path, allow_pickle=False) as archive:
                 return {key: archive[key] for key in archive.files}
-        except (OSError, ValueError):
+        except (OSError, ValueError, zipfile.BadZipFile):
             raise ValueError(f"{path} cannot be read; make it again with `{self.command} --force`.") from None
 
 

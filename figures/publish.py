@@ -51,7 +51,12 @@ def publish(source: Source, results: Path, measured: Path = MEASURED) -> Path:
                 (new / RUN_FILE).write_text(text, encoding="utf-8")
             if target.exists():
                 target.rename(old)
-            new.rename(target)
+            try:
+                new.rename(target)
+            except OSError:
+                if old.exists():
+                    old.rename(target)
+                raise
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:

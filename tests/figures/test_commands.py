@@ -111,10 +111,13 @@ def test_foreign_rows_are_one_sentence(capsys: pytest.CaptureFixture[str], resul
     assert_sentence(status, errors, "The rows of toy2d/kappa-sweep lack the columns")
 
 
-def test_an_unreadable_example_names_the_command(capsys: pytest.CaptureFixture[str], results: Path) -> None:
+@pytest.mark.parametrize("content", [b"not an archive", b"PK\x03\x04 cut short"])
+def test_an_unreadable_example_names_the_command(
+    capsys: pytest.CaptureFixture[str], results: Path, content: bytes
+) -> None:
     with open_run(results / "toy2d" / "noise-sweep", {}, force=True) as run_folder:
         run_folder.write_rows(pd.read_parquet(results / "toy2d" / "noise-sweep" / "rows.parquet"))
-        run_folder.write_file("example.npz", lambda path: path.write_bytes(b"not an archive"))
+        run_folder.write_file("example.npz", lambda path: path.write_bytes(content))
     status, _, errors = run(capsys, "fig01_separation", "--results", results)
     assert_sentence(status, errors, "make it again with `python -m toy2d noise-sweep --force`")
 
@@ -172,6 +175,27 @@ def test_publish_refuses_large_files_and_keeps_the_earlier_run(
     status, _, errors = run(capsys, "publish", "toy2d/kappa-sweep", "--results", measured_results)
     assert_sentence(status, errors, "only files up to 1 MB are published")
     assert json.loads((published / "run.json").read_text()) == before
+
+
+def test_a_publication_that_fails_at_the_end_puts_the_earlier_run_back(
+    capsys: pytest.CaptureFixture[str], measured_results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutation: leave the earlier run in the staging folder, which is deleted."""
+    run(capsys, "publish", "toy2d/kappa-sweep", "--results", measured_results)
+    published = tmp_path / "measured" / "toy2d" / "kappa-sweep"
+    before = {path.name: path.read_bytes() for path in published.iterdir()}
+    rename = Path.rename
+
+    def fail(path: Path, target: Path) -> Path:
+        if path.name == "new":
+            raise OSError(28, "No space left on device")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    status, _, errors = run(capsys, "publish", "toy2d/kappa-sweep", "--results", measured_results)
+    assert_sentence(status, errors, "kappa-sweep cannot be written: No space left on device")
+    assert {path.name: path.read_bytes() for path in published.iterdir()} == before
+    assert [path.name for path in published.parent.iterdir()] == ["kappa-sweep"]
 
 
 def test_help_is_light() -> None:
