@@ -16,10 +16,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from theory.runs import describe_finished, finished_run, open_run
+from visual.candidates import candidates_folder
 from visual.checkpoint import WorldModel, load_checkpoint, weights_hash
 from visual.data import Recording, open_recording
 from visual.environments import FRAME_COLUMN, open_world, read_columns, render, set_goal, set_state
-from visual.evaluation import Actor, _check_fit, _latent_cost, _run, _scaling
+from visual.evaluation import Actor, _check_fit, _latent_cost, _run, _scaling, check_device
 from visual.experiment import run_folder, trained_folder
 from visual.manifest import Pairs, file_sha256
 from visual.neighborhoods import GRIDS_FILE
@@ -100,6 +101,7 @@ def film(
     task = get_task(task)
     parent = run_folder(out, task.name, kappa, training_seed, preset)
     folder = parent / f"film-{protocol.name}"
+    check_device(device)
     recording = open_recording(data or Path("data") / task.name / preset)
     source = trained_folder(out, task.name, kappa, training_seed, preset)
     model = load_checkpoint(source)
@@ -120,6 +122,7 @@ def film(
         return folder
     planning = recording.pairs(task)
     chosen = choose(planning, pairs)
+    arenas = _arenas(candidates_folder(out, task.name, preset), settings["data_sha256"])
     with open_run(folder, settings, force=force) as run:
         actions, success = _plan(task, recording, planning, chosen, model, protocol, seed, device, progress)
         rows, frames = replay(task, recording, planning, actions)
@@ -129,7 +132,7 @@ def film(
             raise ValueError(
                 f"{task.title} does not repeat itself: the replay of pair {pair} ends unlike its planning."
             )
-        frames |= _arenas(Path(out) / task.name / f"candidates-{preset}" / GRIDS_FILE)
+        frames |= arenas
         labels: dict[str, Any] = {
             "origin": "measured",
             **{name: settings[name] for name in ("task", "kappa", "training_seed", "preset")},
@@ -245,11 +248,15 @@ def replay(
     return pd.DataFrame(rows), frames
 
 
-def _arenas(path: Path) -> dict[str, NDArray[Any]]:
-    """Goal and corners of each grid of states, if ``diagnose`` has drawn any."""
-    if not path.is_file():
+def _arenas(folder: Path, data_sha256: str) -> dict[str, NDArray[Any]]:
+    """Goal and corners of each grid of states, if ``diagnose`` has finished drawing some of this recording.
+
+    ``ValueError`` if the candidates are damaged.
+    """
+    record = finished_run(folder)
+    if record is None or GRIDS_FILE not in record.files or record.settings.get("data_sha256") != data_sha256:
         return {}
-    with np.load(path, allow_pickle=False) as stored:
+    with np.load(folder / GRIDS_FILE, allow_pickle=False) as stored:
         pairs, frames = stored["pairs"], stored["frames"]
     last = frames.shape[1] - 1
     cells = [(last // 2, last // 2), (0, 0), (0, last), (last, 0), (last, last)]

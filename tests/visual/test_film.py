@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 from visual_models import save_trained, tiny_preset
 
-from theory.runs import read_rows
+from theory.runs import RUN_FILE, open_run, read_rows
 from visual.data import open_recording
-from visual.film import RecordedActions, choose, compress, film, replay
+from visual.film import RecordedActions, _arenas, choose, compress, film, replay
 from visual.manifest import Manifest, Pairs
 from visual.neighborhoods import GRIDS_FILE
 from visual.planning import load_protocol
@@ -41,10 +41,9 @@ def test_a_film_shows_what_the_evaluation_did(
     planning = recording.pairs(task)
     chosen = choose(planning, 2)
     protocol = load_protocol("quick", pairs=max(chosen) + 1, iterations=1, budget=12)
-    grids = out / "tworoom" / "candidates-quick" / GRIDS_FILE
-    grids.parent.mkdir(parents=True)
     cells = np.arange(9, dtype=np.uint8).reshape(1, 3, 3, 1, 1, 1) * np.ones((1, 1, 1, 8, 8, 3), dtype=np.uint8)
-    np.savez(grids, pairs=np.array([5]), frames=cells)
+    with open_run(out / "tworoom/candidates-quick", {"data_sha256": manifest.sha256}) as drawn:
+        drawn.write_file(GRIDS_FILE, lambda path: np.savez(path, pairs=np.array([5]), frames=cells))
 
     def run(**changes: Any) -> Path:
         return film(task, 2.0, "quick", 1, protocol, pairs=2, data=manifest.folder, out=out, **changes)
@@ -76,6 +75,8 @@ def test_a_film_shows_what_the_evaluation_did(
     assert "is finished" in capsys.readouterr().out
     with pytest.raises(ValueError, match="holds a run with seed = 0, not 3"):
         run(seed=3)
+    with pytest.raises(ValueError, match="The device 'nowhere' cannot be used here"):
+        run(device="nowhere")
     with pytest.raises(ValueError, match="k1-s1-quick/train"):
         film(task, 1.0, "quick", 1, protocol, data=manifest.folder, out=out)
 
@@ -118,6 +119,24 @@ def test_a_film_fits_into_the_limit() -> None:
         np.testing.assert_array_equal(stored["goal_3"], noise[0])
     with pytest.raises(ValueError, match="film fewer pairs"):
         compress(frames, 100)
+
+
+def test_arenas_are_those_of_a_finished_run_on_the_same_recording(tmp_path: Path) -> None:
+    """Mutation: take grids from a folder whatever lies there."""
+    grids = {"pairs": np.array([5]), "frames": np.zeros((1, 3, 3, 8, 8, 3), dtype=np.uint8)}
+    assert _arenas(tmp_path / "none", "this") == {}
+    with open_run(tmp_path, {"data_sha256": "this"}) as run:
+        run.write_file(GRIDS_FILE, lambda path: np.savez(path, **grids))  # type: ignore[arg-type]
+    assert list(_arenas(tmp_path, "this")) == ["grid_5"]
+    assert _arenas(tmp_path, "another") == {}
+    content = (tmp_path / GRIDS_FILE).read_bytes()
+    (tmp_path / GRIDS_FILE).write_bytes(content[:-9])
+    with pytest.raises(ValueError, match=r"is not the file that run\.json describes"):
+        _arenas(tmp_path, "this")
+    # Killed after the grids were renamed and before the record was written.
+    (tmp_path / GRIDS_FILE).write_bytes(content)
+    (tmp_path / RUN_FILE).unlink()
+    assert _arenas(tmp_path, "this") == {}
 
 
 def test_an_actor_is_remembered_by_pair() -> None:
