@@ -315,8 +315,13 @@ def make_candidates(
 
 
 def load_candidates(folder: Path) -> Candidates:
-    """Read a finished run of :func:`make_candidates`; ``ValueError`` if there is none."""
+    """Read a finished run of :func:`make_candidates`; ``ValueError`` if there is none, or only its published rows."""
     record = read_run(folder)
+    if CANDIDATES_FILE not in record.files:
+        raise ValueError(
+            f"{folder} holds the rows of candidates without their actions and frames; execute them again with "
+            "force_candidates=true, or use another out."
+        )
     rows = read_rows(folder)
     count = rows["pair"].nunique()
     with np.load(folder / CANDIDATES_FILE) as stored:
@@ -443,9 +448,11 @@ def action_block(task: Task, model: WorldModel, recording: Recording) -> int:
     Raises
     ------
     ValueError
-        If the model's frames or actions are not the recording's, or the task's diagnostic horizon is no multiple of
-        the block.
+        If the model was trained on another task, its frames or actions are not the recording's, or the task's
+        diagnostic horizon is no multiple of the block.
     """
+    if model.card.get("task", task.name) != task.name:
+        raise ValueError(f"The model was trained on the task {model.card['task']!r}, not on {task.name!r}.")
     if model.image_size != recording.image_size:
         raise ValueError(
             f"{recording.path} holds frames of {recording.image_size} px, but the model takes {model.image_size} px."

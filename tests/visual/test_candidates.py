@@ -11,15 +11,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from visual_models import tiny_preset
 
-from theory.runs import read_rows, read_run
+from theory.runs import open_run, read_rows, read_run
 from visual.candidates import (
     Budget,
     Candidates,
@@ -27,6 +29,7 @@ from visual.candidates import (
     action_block,
     action_scaling,
     candidates_folder,
+    load_candidates,
     make_candidates,
     without_frames,
 )
@@ -184,3 +187,14 @@ def test_models_must_fit(short_recording: Recorded) -> None:
         action_block(task, model_of(manifest, image_size=16, encoder_patch=8), recording)
     with pytest.raises(ValueError, match="no multiple of the model's blocks of 3"):
         action_block(task, model_of(manifest, frameskip=3), recording)
+    stranger = dataclasses.replace(model_of(manifest), card={"task": "reacher"})
+    with pytest.raises(ValueError, match="was trained on the task 'reacher', not on 'tworoom'"):
+        action_block(task, stranger, recording)
+
+
+def test_published_rows_are_no_candidates(tmp_path: Path) -> None:
+    """Their actions and frames stayed behind. Mutation: open the archive whatever the record says."""
+    with open_run(tmp_path, {}) as run:
+        run.write_rows(pd.DataFrame({"pair": [0], "sequence": [0]}))
+    with pytest.raises(ValueError, match="without their actions and frames; execute them again with force_candidates"):
+        load_candidates(tmp_path)
