@@ -300,7 +300,12 @@ def make_candidates(
         "data_sha256": recording.manifest.sha256 if recording.manifest is not None else file_sha256(recording.path),
         "candidates_from": model_sha256,
     }
-    if not force and finished_run(folder, settings) is not None:
+    try:
+        finished = not force and finished_run(folder, settings) is not None
+    except ValueError as error:
+        # A diagnosis has a force of its own.
+        raise ValueError(f"{error} For candidates that is force_candidates=true.") from None
+    if finished:
         return load_candidates(folder)
     with open_run(folder, settings, force=force) as run:
         rows, arrays, grids = _execute(task, recording, pairs, count, seed, budget, model, progress)

@@ -178,8 +178,13 @@ def diagnose(
     for sentence in summary["sentences"]:
         print(sentence)
     baseline = diagnose_folder(out, task.name, 1.0, training_seed, preset)
-    if checkpoint is None and kappa != 1.0 and _comparable(baseline, settings):
-        print(_describe_comparison(read_rows(baseline), read_rows(folder), kappa))
+    if checkpoint is None and kappa != 1.0:
+        try:
+            if _comparable(baseline, settings):
+                print(_describe_comparison(read_rows(baseline), read_rows(folder), kappa))
+        except ValueError as error:
+            # This diagnosis is finished, whatever became of the other.
+            print(f"Not compared with κ = 1: {error}")
     return folder
 
 

@@ -102,6 +102,8 @@ def film(
     parent = run_folder(out, task.name, kappa, training_seed, preset)
     folder = parent / f"film-{protocol.name}"
     check_device(device)
+    if seed < 0:
+        raise ValueError(f"The seed of candidates must not be negative, but it is {seed}.")
     recording = open_recording(data or Path("data") / task.name / preset)
     source = trained_folder(out, task.name, kappa, training_seed, preset)
     model = load_checkpoint(source)

@@ -254,6 +254,15 @@ def test_a_diagnosis_leaves_what_it_should(
     assert "is finished" in capsys.readouterr().out
     with pytest.raises(ValueError, match="holds a run with cases = 2, not 1"):
         run(cases=1)
+    record = out / "tworoom/candidates-quick/run.json"
+    content = record.read_text(encoding="utf-8")
+    record.write_text("{", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"run\.json is damaged.* For candidates that is force_candidates=true"):
+        run(force=True)
+    record.write_text(content, encoding="utf-8")
+    (out / "tworoom/k1-s1-quick/diagnose/rows.parquet").write_bytes(b"cut")
+    assert run() == folder
+    assert "Not compared with κ = 1: " in capsys.readouterr().out
     run(cases=1, force_candidates=True, force=True)
     assert "against" not in capsys.readouterr().out
 

@@ -77,6 +77,8 @@ def test_a_film_shows_what_the_evaluation_did(
         run(seed=3)
     with pytest.raises(ValueError, match="The device 'nowhere' cannot be used here"):
         run(device="nowhere")
+    with pytest.raises(ValueError, match="seed of candidates must not be negative, but it is -1"):
+        run(seed=-1)
     with pytest.raises(ValueError, match="k1-s1-quick/train"):
         film(task, 1.0, "quick", 1, protocol, data=manifest.folder, out=out)
 
