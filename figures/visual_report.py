@@ -11,7 +11,7 @@ from pathlib import Path
 from figures import catalog, comparison, report
 from figures.report import Picture
 from figures.tables import markdown
-from figures.visual_rows import DIAGNOSE, FILM, PLAN, TRAIN, VisualRuns
+from figures.visual_rows import DIAGNOSE, FILM, PLAN, TASKS, TRAIN, VisualRuns
 from theory.runs import RunRecord, ensure_writable, read_run, write_atomic
 from visual.tasks import get_task
 
@@ -50,12 +50,12 @@ def write(
     """
     title = get_task(task).title
     folder = folder or results / "visual" / task
-    ensure_writable(folder)
     found = comparison.sections(results, task)
     if not found:
         raise ValueError(
             f"{results / 'visual' / task} holds no finished run; run `python -m visual study tasks=[{task}]`."
         )
+    ensure_writable(folder)
     pictures = _pictures(task, results, folder / "figures", progress)
     words = _words(task, results)
     runs = [read_run(path) for stage in (TRAIN, PLAN, DIAGNOSE) for path in _of(stage, task).folders(results)]
@@ -81,7 +81,8 @@ def _pictures(task: str, results: Path, folder: Path, progress: Callable[[str], 
         stages = {need.stage: need.task for need in figure.needs if isinstance(need, VisualRuns)}
         if not isinstance(figure, catalog.Figure) or not stages or not set(stages) <= have:
             continue
-        if any(of is not None and of != task for of in stages.values()):
+        # Figures of no task in particular draw those of the paper.
+        if any(of != task and (of is not None or task not in TASKS) for of in stages.values()):
             continue
         progress(f"drawing {name}")
         png = next(path for path in figure.render(results, folder) if path.suffix == ".png")

@@ -14,7 +14,7 @@ import synthetic_visual as synthetic
 from scipy import stats
 
 from figures import catalog, comparison
-from figures.visual_report import write
+from figures.visual_report import _pictures, write
 from theory.runs import finished_run, open_run
 from visual.permutation import bootstrap_interval
 from visual.statistics import wilson_interval
@@ -259,5 +259,14 @@ def test_the_report_of_a_task_holds_tables_words_and_pictures(results: Path, tmp
 def test_a_task_without_runs_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"python -m visual study tasks=\[cube\]"):
         write("cube", tmp_path)
+    assert not (tmp_path / "visual").exists()
     with pytest.raises(ValueError, match="no task 'cubes'"):
         write("cubes", tmp_path)
+
+
+def test_a_task_outside_the_paper_gets_no_pictures_of_others(tmp_path: Path) -> None:
+    """Mutation: draw every figure whose stages this task has runs of."""
+    for stage in ("train", "plan-quick", "diagnose", "film-quick"):
+        with open_run(tmp_path / "visual/pointmaze/k1-s1-quick" / stage, {}) as run:
+            run.write_rows(pd.DataFrame({"origin": ["synthetic"]}))
+    assert _pictures("pointmaze", tmp_path, tmp_path / "figures", lambda _: None) == []
