@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,17 @@ from typing import Any
 # Before a simulator loads: software rendering without a display.
 os.environ.setdefault("MUJOCO_GL", "egl")
 
+import absl.logging
 import numpy as np
 import pytest
 
 from visual.manifest import Manifest
 from visual.recording import collect
 from visual.tasks import TASKS, Task
+
+# Hydra closes every logging handler when it sets up its own, and absl's handler then closes its stream unless that is
+# the current stderr or the process's own. Left alone, it would be the file in which pytest collects all output.
+absl.logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
 SHORT_STEPS = 30
 # With these seeds TwoRoom's expert needs at least SHORT_STEPS steps in both episodes.
