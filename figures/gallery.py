@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from figures import catalog, style, tables
-from theory.runs import write_atomic
+from theory.runs import ensure_writable, write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +44,8 @@ def write_docs(docs: Path) -> list[Path]:
     ValueError
         If rows are missing or damaged, or the folder cannot be written.
     """
+    # Drawing takes a minute.
+    ensure_writable(docs / IMAGES)
     frames = {name: catalog.get(name).read(catalog.MEASURED) for name in catalog.names()}
     pictures = {}
     for name, frame in frames.items():

@@ -128,6 +128,9 @@ def test_an_unwritable_folder_is_one_sentence(
     (tmp_path / "file").write_text("kept")
     status, _, errors = run(capsys, "fig_regret_vs_kappa", "--results", results, "--out", tmp_path / "file")
     assert_sentence(status, errors, "cannot be written")
+    # Nothing is published here, so the folder is looked at before the rows.
+    status, _, errors = run(capsys, "docs", "--folder", tmp_path / "file")
+    assert_sentence(status, errors, "cannot be written")
     assert (tmp_path / "file").read_text() == "kept"
 
 
