@@ -24,7 +24,7 @@ from visual.study_report import ConsoleReport, print_jobs
 
 #: Stands in for ``python -m visual``: notes that it ran, then leaves a finished run, or fails as it is told.
 PROGRAM = """
-import sys, pandas as pd
+import hashlib, sys, pandas as pd
 from pathlib import Path
 from theory.runs import open_run
 notes, folder, name, failing = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -37,9 +37,11 @@ if name.startswith("collect"):
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{}")
 else:
-    with open_run(folder, {"name": name, "data_sha256": "0"}) as run:
+    settings = {"name": name, "data_sha256": "0", "weights_sha256": hashlib.sha256(b"weights").hexdigest()}
+    with open_run(folder, settings) as run:
         run.write_rows(pd.DataFrame({"value": [1]}))
-    (folder / "checkpoint").mkdir()
+        (folder / "checkpoint").mkdir()
+        (folder / "checkpoint/weights.pt").write_bytes(b"weights")
 print("all is well")
 """
 
@@ -157,7 +159,7 @@ def test_an_interruption_stops_the_processes_and_loses_nothing(
     original = study._start
 
     def start(job: Job, logs: Path) -> Any:
-        if job.stage == "train":
+        if job.stage != "collect":
             monkeypatch.setattr(study, "command_of", lambda job: [sys.executable, "-c", "import time; time.sleep(60)"])
         started.append(original(job, logs))
         return started[-1]
