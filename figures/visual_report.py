@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from figures import catalog, comparison, report
 from figures.report import Picture
 from figures.tables import markdown
 from figures.visual_rows import DIAGNOSE, FILM, PLAN, TASKS, TRAIN, VisualRuns
-from theory.runs import RunRecord, ensure_writable, read_run, write_atomic
+from theory.runs import RUN_FILE, RunRecord, ensure_writable, read_run, write_atomic
 from visual.tasks import get_task
 
 _STYLE = Path(report.__file__).with_name("report.css")
@@ -50,6 +51,13 @@ def write(
     """
     title = get_task(task).title
     folder = folder or results / "visual" / task
+    # Published runs stand in only where nothing was run: a report never mixes them with one's own.
+    own = any((results / "visual" / task).glob(f"*/*/{RUN_FILE}"))
+    with catalog.only_results() if own else contextlib.nullcontext():
+        return _write(title, task, results, folder, progress)
+
+
+def _write(title: str, task: str, results: Path, folder: Path, progress: Callable[[str], object]) -> list[Path]:
     found = comparison.sections(results, task)
     if not found:
         raise ValueError(

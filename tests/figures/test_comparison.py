@@ -256,6 +256,23 @@ def test_the_report_of_a_task_holds_tables_words_and_pictures(results: Path, tmp
             assert (markdown.parent / line.split("(")[1].rstrip(")")).is_file()
 
 
+def test_a_report_of_ones_own_runs_leaves_published_ones_out(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quick run beside published laptop runs: its report is about the quick run. Mutation: drop ``only_results``."""
+    monkeypatch.setattr(catalog, "MEASURED", results)
+    own = synthetic.write(tmp_path / "own", tasks=("tworoom",), preset="quick")
+    for path in (own / "visual/tworoom").glob("k4-*"):
+        shutil.rmtree(path)
+    monkeypatch.setattr("figures.visual_report._pictures", lambda *arguments: [])
+    text = write("tworoom", own, tmp_path / "report")[0].read_text(encoding="utf-8")
+    assert "k2-s42-quick/train" in text
+    assert "laptop" not in text.split("## Runs")[1].replace("plan-laptop", "").replace('"protocol"', "")
+    assert "| TwoRoom | 4 |" not in text
+    published = write("tworoom", tmp_path / "nothing", tmp_path / "report")[0].read_text(encoding="utf-8")
+    assert "| TwoRoom | 4 |" in published
+
+
 def test_a_task_without_runs_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"python -m visual study tasks=\[cube\]"):
         write("cube", tmp_path)
