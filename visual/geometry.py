@@ -20,6 +20,14 @@ from visual.model import normalize_pixels
 from visual.tasks import Task, get_task
 
 _CHUNK = 64
+_LOCAL = (
+    "local_condition_number",
+    "local_mean_regret",
+    "local_spread",
+    "local_r_squared",
+    "local_radius",
+    "local_singular",
+)
 
 
 def measure_geometry(
@@ -57,7 +65,7 @@ def measure_geometry(
         ``…_low`` and ``…_high`` (95 %); ``metric`` (nested lists); ``local_condition_number`` (median),
         ``local_mean_regret`` (mean), ``local_spread`` (median), ``local_r_squared`` (median), ``local_radius``
         (median, in standard deviations of the states), ``local_singular``. What a singular metric does not have is
-        ``None``.
+        ``None``, and so are all local numbers where some state does not vary in a neighbourhood.
 
     Raises
     ------
@@ -83,11 +91,19 @@ def measure_geometry(
     latents = torch.cat(parts).double().cpu().numpy()
     episodes = np.searchsorted(recording.offsets, rows, side="right") - 1
     whole = estimate_metric(states, latents, episodes=episodes, resamples=draws, seed=seed)
-    local = estimate_local_metrics(states, latents, centers=min(centers, len(states)), neighbors=neighbors, seed=seed)
+    try:
+        local = estimate_local_metrics(
+            states, latents, centers=min(centers, len(states)), neighbors=neighbors, seed=seed
+        )
+    except ValueError:
+        # A state may be constant in a neighbourhood: a cube lies on its table.
+        local = None
     found: dict[str, Any] = {"frames": len(states), "dim": states.shape[1], "metric": whole.metric.tolist()}
     for name in ("condition_number", "mean_regret", "worst_regret", "r_squared"):
         low, high = whole.interval[name]
         found |= {name: _number(getattr(whole, name)), f"{name}_low": _number(low), f"{name}_high": _number(high)}
+    if local is None:
+        return found | dict.fromkeys(_LOCAL)
     return found | {
         "local_condition_number": _number(np.median(local.condition_numbers)),
         "local_mean_regret": _number(local.mean_regret),
@@ -121,12 +137,17 @@ def describe(found: dict[str, Any]) -> str:
     )
     if found["mean_regret"] is None:
         return f"{share}; its metric is singular: some state does not show in the latent."
-    return (
+    whole = (
         f"{share}; its metric has condition number {found['condition_number']:.2f} "
         f"[{found['condition_number_low']:.2f}, {found['condition_number_high']:.2f}] against the task's, for which "
-        f"the theory gives a mean regret of {found['mean_regret']:.3f}. Local maps explain "
-        f"{100 * found['local_r_squared']:.0f} %, with {_text(found['local_condition_number'])} as median condition "
-        f"number and a mean regret of {_text(found['local_mean_regret'])}."
+        f"the theory gives a mean regret of {found['mean_regret']:.3f}."
+    )
+    if found["local_r_squared"] is None:
+        return f"{whole} Local maps were not fitted: some state does not vary among neighbours."
+    return (
+        f"{whole} Local maps explain {100 * found['local_r_squared']:.0f} %, with "
+        f"{_text(found['local_condition_number'])} as median condition number and a mean regret of "
+        f"{_text(found['local_mean_regret'])}."
     )
 
 

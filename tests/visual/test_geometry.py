@@ -84,6 +84,25 @@ def test_angles_that_wrap_do_not_break_the_metric(write_file: Callable[..., Path
     assert "its metric is singular" in describe(found)
 
 
+def test_a_state_that_is_mostly_constant_leaves_the_whole_metric(write_file: Callable[..., Path]) -> None:
+    """A cube lies on its table: one coordinate varies in a few frames only, and no local map sees it.
+
+    Mutation: let the local fit's error end the measurement.
+    """
+    generator = np.random.default_rng(5)
+    lengths = (60,) * 30
+    states = generator.integers(0, 256, size=(sum(lengths), 2))
+    states[:, 1] = np.where(np.arange(len(states)) % 60 < 2, states[:, 1], 100)
+    pixels = np.zeros((len(states), 8, 8, 3), dtype=np.uint8)
+    pixels[:, 0, 0, :2] = states
+    path = write_file(lengths, columns={"state": states.astype(float), "pixels": pixels})
+    model = reading(lambda values: values @ torch.tensor(WEIGHT).T)
+    found = measure_geometry(model, "tworoom", open_recording(path), draws=60)
+    np.testing.assert_allclose(found["metric"], 16**2 * WEIGHT.T @ WEIGHT, rtol=1e-3)
+    assert found["local_r_squared"] is None
+    assert "Local maps were not fitted" in describe(found)
+
+
 def test_the_same_seed_gives_the_same_numbers_and_collapse_is_named(recording: Path) -> None:
     model = reading(lambda values: values @ torch.tensor(WEIGHT).T)
     opened = open_recording(recording)
