@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from figures.catalog import MEASURED, Source
-from theory.runs import RUN_FILE, ensure_writable, read_rows, read_run
+from theory.runs import RUN_FILE, ensure_writable, portable_command, read_rows, read_run
 
 #: Largest file that is published.
 MAX_BYTES = 1_000_000
@@ -17,7 +17,8 @@ MAX_BYTES = 1_000_000
 def publish(source: Source, results: Path, measured: Path = MEASURED) -> Path:
     """Copy the finished run of ``source`` to ``measured``; return its new folder.
 
-    Files that the source calls private (weights, frames) stay behind, and the published record does not list them.
+    Files that the source calls private (weights, frames) stay behind, and the published record does not list them. Its
+    command names no absolute path.
 
     Raises
     ------
@@ -45,8 +46,10 @@ def publish(source: Source, results: Path, measured: Path = MEASURED) -> Path:
             new.mkdir()
             for name in names:
                 shutil.copyfile(folder / name, new / name)
-            if kept != record.files:
-                content = json.loads((new / RUN_FILE).read_text(encoding="utf-8")) | {"files": kept}
+            command = portable_command(record.command)
+            if kept != record.files or command != record.command:
+                content = json.loads((new / RUN_FILE).read_text(encoding="utf-8"))
+                content |= {"files": kept, "command": command}
                 text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
                 (new / RUN_FILE).write_text(text, encoding="utf-8")
             if target.exists():

@@ -16,6 +16,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 RUN_FILE = "run.json"
 ROWS_FILE = "rows.parquet"
+#: A path that starts at the root of the file system, as an argument or as the value of one.
+_ABSOLUTE = re.compile(r"(?<![^\s=,\[\"'])/[^\s,\]\"']+")
 _PACKAGES = ("anisowm", "numpy", "scipy", "sympy", "torch", "pandas", "pyarrow", "matplotlib", "stable-worldmodel")
 
 
@@ -313,7 +316,17 @@ def command_line() -> str:
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     name = f"-m {spec.name.removesuffix('.__main__')}" if spec is not None else Path(sys.argv[0]).name
-    return " ".join(["python", name, *sys.argv[1:]])
+    return portable_command(" ".join(["python", name, *sys.argv[1:]]))
+
+
+def portable_command(command: str) -> str:
+    """A command without absolute paths: each is relative to the current folder, or only its last part behind ``…/``."""
+    return _ABSOLUTE.sub(lambda match: _portable_path(Path(match[0])), command)
+
+
+def _portable_path(path: Path) -> str:
+    here = Path.cwd()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else f"…/{path.name}"
 
 
 def _normal(settings: Mapping[str, Any]) -> dict[str, Any]:

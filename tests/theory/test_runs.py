@@ -156,3 +156,20 @@ def test_record_says_how(tmp_path: Path) -> None:
     write_run(tmp_path)
     content = json.loads((tmp_path / "run.json").read_text())
     assert {"settings", "files", "versions", "machine", "commit", "command", "started", "seconds"} == set(content)
+
+
+def test_a_command_names_no_path_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation: leave the arguments as they were typed."""
+    monkeypatch.chdir(tmp_path)
+    command = f"python -m visual plan task=cube data=/elsewhere/data/cube out={tmp_path}/results/visual {tmp_path}/a.h5"
+    assert runs.portable_command(command) == "python -m visual plan task=cube data=…/cube out=results/visual a.h5"
+    # What is no absolute path stays: relative ones, ratios, lists, Hydra's overrides.
+    for text in ("python -m figures list --results results/quick", "x=a/b y=1/2 tasks=[a,b] http://host/x"):
+        assert runs.portable_command(text) == text
+    assert runs.portable_command("paths=[/a/b,/c/d]") == "paths=[…/b,…/d]"
+
+
+def test_published_runs_name_no_path_of_a_machine() -> None:
+    for path in Path("figures/measured").rglob("run.json"):
+        command = json.loads(path.read_text(encoding="utf-8"))["command"]
+        assert runs.portable_command(command) == command, path
