@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import interpn
 
 from figures import style
-from figures.catalog import NOISE_SWEEP, RESULTS, Figure, require_columns
+from figures.catalog import NOISE_SWEEP, Figure, require_columns
 from figures.summary import curve, seeds_and_means
 from theory.claims import INVERSE_COVARIANCE_REGRET
 from theory.spd import check_array, check_spd, check_vector
@@ -264,11 +264,5 @@ FIGURE = Figure(
     draw=draw,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Draw the figure from rows on disk."""
-    return FIGURE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    FIGURE.render()

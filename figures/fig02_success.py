@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from figures import published, style, visual_panels, visual_rows
-from figures.catalog import RESULTS, Figure
+from figures.catalog import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -145,11 +145,5 @@ FIGURE = Figure(
     draw=draw,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Draw the figure from rows on disk."""
-    return FIGURE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    FIGURE.render()

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from figures import film_frames, published, style, visual_panels, visual_rows
-from figures.catalog import RESULTS, Figure
+from figures.catalog import Figure
 from theory.ordering import rank_correlation
 from visual.tasks import TASKS
 
@@ -205,11 +205,5 @@ FIGURE = Figure(
     draw=draw,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Draw the figure from rows on disk."""
-    return FIGURE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    FIGURE.render()

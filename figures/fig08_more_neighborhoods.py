@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from figures import style, visual_rows
-from figures.catalog import RESULTS, Figure
+from figures.catalog import Figure
 from figures.fig03_neighborhoods import CELL, draw_neighborhood, finish, read_goals
 
 if TYPE_CHECKING:
@@ -52,11 +52,5 @@ FIGURE = Figure(
     draw=draw,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Draw the figure from rows on disk."""
-    return FIGURE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    FIGURE.render()

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from figures import style, visual_panels, visual_rows
-from figures.catalog import RESULTS, Figure
+from figures.catalog import Figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
@@ -100,11 +100,5 @@ FIGURE = Figure(
     draw=draw,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Draw the figure from rows on disk."""
-    return FIGURE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    FIGURE.render()

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from figures import film_frames, style, visual_rows
-from figures.catalog import RESULTS, Figure
+from figures.catalog import Figure
 from figures.film_frames import Rollout
 
 if TYPE_CHECKING:
@@ -197,11 +197,5 @@ FIGURE = Figure(
     film=filmer(TASKS, NAME),
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Draw the figure from films on disk."""
-    return FIGURE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    FIGURE.render()

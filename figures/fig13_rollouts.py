@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from figures import visual_rows
-from figures.catalog import RESULTS, Figure
+from figures.catalog import Figure
 from figures.fig12_rollouts import drawer, filmer, reader
 
 TASKS = ("pusht", "cube")
@@ -22,11 +20,5 @@ FIGURE = Figure(
     film=filmer(TASKS, NAME),
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Draw the figure from films on disk."""
-    return FIGURE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    FIGURE.render()

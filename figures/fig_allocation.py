@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from figures import style, visual_rows
-from figures.catalog import RESULTS, Figure, require_columns
+from figures.catalog import Figure, require_columns
 from figures.summary import curve
 from theory.sketch import joint_optimum
 from theory.target import optimal_target
@@ -141,11 +141,5 @@ FIGURE = Figure(
     draw=draw,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Draw the figure from closed forms, and from rows on disk where there are some."""
-    return FIGURE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    FIGURE.render()

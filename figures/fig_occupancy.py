@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from figures import style, visual_rows
-from figures.catalog import RESULTS, Figure, require_columns
+from figures.catalog import Figure, require_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -161,11 +161,5 @@ FIGURE = Figure(
     draw=draw,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Draw the figure from rows on disk."""
-    return FIGURE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    FIGURE.render()

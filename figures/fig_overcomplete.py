@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from figures import style
-from figures.catalog import OVERCOMPLETE, RESULTS, Figure, require_columns
+from figures.catalog import OVERCOMPLETE, Figure, require_columns
 from figures.summary import curve, seeds_and_means
 from theory.claims import TOY_CONDITION, TOY_STATE_COV
 from theory.metric import anisotropic_metric
@@ -109,11 +109,5 @@ FIGURE = Figure(
     draw=draw,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Draw the figure from rows on disk."""
-    return FIGURE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    FIGURE.render()

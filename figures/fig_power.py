@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from figures import style
-from figures.catalog import RESULTS, Figure
+from figures.catalog import Figure
 from figures.summary import curve
 from visual.power import Discordance, fisher_power, mcnemar_power, newcombe_power, pairs_needed
 
@@ -118,11 +118,5 @@ FIGURE = Figure(
     draw=draw,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Draw the figure; it needs no rows."""
-    return FIGURE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    FIGURE.render()

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from figures import style
-from figures.catalog import RESULTS, Figure
+from figures.catalog import Figure
 from figures.summary import curve
 from theory.claims import TOY_CONDITION
 from theory.metric import anisotropic_metric
@@ -210,11 +210,5 @@ FIGURE = Figure(
     draw=draw,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Draw the figure; it needs no rows."""
-    return FIGURE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    FIGURE.render()

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from figures import published, visual_rows
-from figures.catalog import RESULTS, Table
+from figures.catalog import Table
 
 #: Ours, as the code fixes them for every preset.
 _FIXED = {"optimizer": "AdamW", "target_weight_decay": "0"}
@@ -85,11 +85,5 @@ TABLE = Table(
     layout=layout,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Write the table from run records on disk."""
-    return TABLE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    TABLE.render()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from figures import published, visual_rows
-from figures.catalog import RESULTS, Table
+from figures.catalog import Table
 from figures.tables import BLANK, trim
 
 SEEDS = (3072, 1234, 42)
@@ -90,11 +90,5 @@ TABLE = Table(
     layout=layout,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Write the table from rows on disk."""
-    return TABLE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    TABLE.render()

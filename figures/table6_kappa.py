@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from figures import published, visual_rows
-from figures.catalog import RESULTS, Table
+from figures.catalog import Table
 from figures.tables import trim
 
 PUBLISHED = "published (n = 50, 1 seed)"
@@ -70,11 +70,5 @@ TABLE = Table(
     layout=layout,
 )
 
-
-def main(results: Path = RESULTS, folder: Path | None = None) -> list[Path]:
-    """Write the table from rows on disk."""
-    return TABLE.render(results, folder)
-
-
 if __name__ == "__main__":
-    main()
+    TABLE.render()

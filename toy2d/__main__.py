@@ -33,85 +33,47 @@ Force = Annotated[bool, typer.Option("--force", help="Compute a finished run aga
 QUICK_SEEDS, QUICK_STEPS, QUICK_LINES = 2, 300, 200
 
 
-@app.command("noise-sweep")
-def noise_sweep(
-    seeds: Seeds = None,
-    steps: Steps = None,
-    out: Out = None,
-    threads: Threads = None,
-    quick: Quick = False,
-    force: Force = False,
-) -> None:
-    """Regret and prediction error at κ = 1 while the process noise falls 30-fold."""
-    _run("noise-sweep", seeds, steps, out, threads, quick, force)
+#: What each command trains: its plan in :mod:`toy2d.sweeps`, imported when it runs, and what it is for.
+SWEEPS = {
+    "noise-sweep": ("noise_plan", "Regret and prediction error at κ = 1 while the process noise falls 30-fold."),
+    "kappa-sweep": ("kappa_plan", "Regret against ΛReg's bound κ, from 1 to c²."),
+    "overcomplete": ("overcomplete_plan", "Regret at κ = c with more latent dimensions than the state has."),
+    "diagonal": (
+        "diagonal_plan",
+        "Diagonal against full targets, with noise along the state's axes and turned against them; seeds from 10 on.",
+    ),
+    "fresh-seeds": (
+        "fresh_plan",
+        "The ends of the noise and κ sweeps with other seeds than those the settings were chosen on, from 10 on.",
+    ),
+}
 
 
-@app.command("kappa-sweep")
-def kappa_sweep(
-    seeds: Seeds = None,
-    steps: Steps = None,
-    out: Out = None,
-    threads: Threads = None,
-    quick: Quick = False,
-    force: Force = False,
-) -> None:
-    """Regret against ΛReg's bound κ, from 1 to c²."""
-    _run("kappa-sweep", seeds, steps, out, threads, quick, force)
+def _add_command(name: str, text: str) -> None:
+    @app.command(name, help=text)
+    def command(
+        seeds: Seeds = None,
+        steps: Steps = None,
+        out: Out = None,
+        threads: Threads = None,
+        quick: Quick = False,
+        force: Force = False,
+    ) -> None:
+        _run(name, seeds, steps, out, threads, quick, force)
 
 
-@app.command("overcomplete")
-def overcomplete(
-    seeds: Seeds = None,
-    steps: Steps = None,
-    out: Out = None,
-    threads: Threads = None,
-    quick: Quick = False,
-    force: Force = False,
-) -> None:
-    """Regret at κ = c with more latent dimensions than the state has."""
-    _run("overcomplete", seeds, steps, out, threads, quick, force)
-
-
-@app.command("diagonal")
-def diagonal(
-    seeds: Seeds = None,
-    steps: Steps = None,
-    out: Out = None,
-    threads: Threads = None,
-    quick: Quick = False,
-    force: Force = False,
-) -> None:
-    """Diagonal against full targets, with noise along the state's axes and turned against them; seeds from 10 on."""
-    _run("diagonal", seeds, steps, out, threads, quick, force)
-
-
-@app.command("fresh-seeds")
-def fresh_seeds(
-    seeds: Seeds = None,
-    steps: Steps = None,
-    out: Out = None,
-    threads: Threads = None,
-    quick: Quick = False,
-    force: Force = False,
-) -> None:
-    """The ends of the noise and κ sweeps with other seeds than those the settings were chosen on, from 10 on."""
-    _run("fresh-seeds", seeds, steps, out, threads, quick, force)
+for _name, (_, _text) in SWEEPS.items():
+    _add_command(_name, _text)
 
 
 def plan(name: str, seeds: int | None = None, steps: int | None = None, *, quick: bool = False) -> Sweep:
     """The sweep of this name; what is not given is the full run's, or the quick one's."""
     from toy2d import sweeps
 
-    makers: dict[str, Callable[..., Sweep]] = {
-        "noise-sweep": sweeps.noise_plan,
-        "kappa-sweep": sweeps.kappa_plan,
-        "overcomplete": sweeps.overcomplete_plan,
-        "diagonal": sweeps.diagonal_plan,
-        "fresh-seeds": sweeps.fresh_plan,
-    }
+    make: Callable[..., Sweep] = getattr(sweeps, SWEEPS[name][0])
     options = {"seeds": QUICK_SEEDS, "steps": QUICK_STEPS, "lines": QUICK_LINES} if quick else {}
     given = {"seeds": seeds, "steps": steps}
-    return makers[name](**(options | {key: value for key, value in given.items() if value is not None}))
+    return make(**(options | {key: value for key, value in given.items() if value is not None}))
 
 
 def _run(

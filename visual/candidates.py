@@ -25,9 +25,9 @@ from torch import Tensor, nn
 
 from theory.runs import finished_run, open_run, read_rows, read_run
 from visual.checkpoint import WorldModel
-from visual.data import ClipDataset, Recording
+from visual.data import Recording
 from visual.environments import FRAME_COLUMN, open_world, quiet, read_columns, render, set_state
-from visual.evaluation import Scaling
+from visual.evaluation import Scaling, action_scaling, check_trained_for
 from visual.manifest import Pairs, file_sha256
 from visual.neighborhoods import GRIDS_FILE, Grids, draw_grids
 from visual.planning import PAIR_KEY, EpisodeCEM, LatentCost
@@ -346,14 +346,6 @@ def load_candidates(folder: Path) -> Candidates:
     )
 
 
-def action_scaling(model: WorldModel | None, recording: Recording) -> Scaling:
-    """Scaling of actions that a model was trained with; without a model or card, that of the training split."""
-    if model is not None and model.action_mean is not None and model.action_std is not None:
-        return Scaling(model.action_mean.numpy(), model.action_std.numpy())
-    clips = ClipDataset(recording.manifest or recording.path, "train", 1, 1, verify=False)
-    return Scaling(clips.action_mean.numpy(), clips.action_std.numpy())
-
-
 def _execute(
     task: Task,
     recording: Recording,
@@ -456,12 +448,7 @@ def action_block(task: Task, model: WorldModel, recording: Recording) -> int:
         If the model was trained on another task, its frames or actions are not the recording's, or the task's
         diagnostic horizon is no multiple of the block.
     """
-    if model.card.get("task", task.name) != task.name:
-        raise ValueError(f"The model was trained on the task {model.card['task']!r}, not on {task.name!r}.")
-    if model.image_size != recording.image_size:
-        raise ValueError(
-            f"{recording.path} holds frames of {recording.image_size} px, but the model takes {model.image_size} px."
-        )
+    check_trained_for(model, task, recording)
     if model.action_width % recording.action_dim:
         raise ValueError(
             f"The model takes {model.action_width} stacked action components, which is no multiple of the "

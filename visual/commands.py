@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,19 +13,16 @@ from omegaconf import DictConfig, OmegaConf
 def collect(config: DictConfig) -> None:
     """Record a task."""
     _require_task(config)
-    from rich.progress import Progress
-
     from visual.recording import collect as record
 
-    with Progress(disable=not _flag(config, "progress")) as bar:
-        bar_task = bar.add_task(f"recording {config.task}", total=None)
+    with _progress(config, "recording") as progress:
         manifest = record(
             config.task,
             config.preset.name,
             _optional(_whole, config, "episodes"),
             _whole(config, "seed"),
             _optional(_text, config, "data"),
-            progress=lambda done, total: bar.update(bar_task, completed=done, total=total),
+            progress=progress,
             force=_flag(config, "force"),
         )
     print(f"{manifest.path}: {manifest.episodes} episodes, {manifest.frames} frames, {len(manifest.pairs)} pairs.")
@@ -58,13 +56,10 @@ def plan(config: DictConfig) -> None:
     """Plan with one world model on held-out pairs."""
     _require_task(config)
     _set_threads(_optional(_whole, config, "threads"))
-    from rich.progress import Progress
-
     from visual.planning import Protocol
     from visual.success import plan as run
 
-    with Progress(disable=not _flag(config, "progress")) as bar:
-        bar_task = bar.add_task(f"planning {config.task}", total=None)
+    with _progress(config, "planning") as progress:
         run(
             config.task,
             _number(config, "kappa"),
@@ -77,7 +72,7 @@ def plan(config: DictConfig) -> None:
             data=_optional(_text, config, "data"),
             out=_text(config, "out"),
             device=_text(config, "device"),
-            progress=lambda done, total: bar.update(bar_task, completed=done, total=total),
+            progress=progress,
             force=_flag(config, "force"),
         )
 
@@ -86,13 +81,10 @@ def diagnose(config: DictConfig) -> None:
     """Diagnose one world model on stored sequences and grids of states."""
     _require_task(config)
     _set_threads(_optional(_whole, config, "threads"))
-    from rich.progress import Progress
-
     from visual.candidates import Budget
     from visual.diagnosis import diagnose as run
 
-    with Progress(disable=not _flag(config, "progress")) as bar:
-        bar_task = bar.add_task(f"executing candidates of {config.task}", total=None)
+    with _progress(config, "executing candidates of") as progress:
         run(
             config.task,
             _number(config, "kappa"),
@@ -106,7 +98,7 @@ def diagnose(config: DictConfig) -> None:
             data=_optional(_text, config, "data"),
             out=_text(config, "out"),
             device=_text(config, "device"),
-            progress=lambda done, total: bar.update(bar_task, completed=done, total=total),
+            progress=progress,
             force=_flag(config, "force"),
             force_candidates=_flag(config, "force_candidates"),
         )
@@ -116,13 +108,10 @@ def film(config: DictConfig) -> None:
     """Film pairs planned with one world model."""
     _require_task(config)
     _set_threads(_optional(_whole, config, "threads"))
-    from rich.progress import Progress
-
     from visual.film import film as run
     from visual.planning import Protocol
 
-    with Progress(disable=not _flag(config, "progress")) as bar:
-        bar_task = bar.add_task(f"planning {config.task}", total=None)
+    with _progress(config, "planning") as progress:
         run(
             config.task,
             _number(config, "kappa"),
@@ -134,7 +123,7 @@ def film(config: DictConfig) -> None:
             data=_optional(_text, config, "data"),
             out=_text(config, "out"),
             device=_text(config, "device"),
-            progress=lambda done, total: bar.update(bar_task, completed=done, total=total),
+            progress=progress,
             force=_flag(config, "force"),
         )
 
@@ -196,6 +185,16 @@ def _list(config: DictConfig, name: str) -> list[Any]:
     values = OmegaConf.to_container(config[name]) if OmegaConf.is_list(config[name]) else [config[name]]
     assert isinstance(values, list)
     return values
+
+
+@contextlib.contextmanager
+def _progress(config: DictConfig, doing: str) -> Iterator[Callable[[int, int], object]]:
+    """A bar, unless ``progress=false``; what it gives is called as ``progress(done, total)``."""
+    from rich.progress import Progress
+
+    with Progress(disable=not _flag(config, "progress")) as bar:
+        task = bar.add_task(f"{doing} {config.task}", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _require_task(config: DictConfig) -> None:

@@ -8,6 +8,7 @@ leads nowhere (NaN in these files; the episode's *first* action in files of stab
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import tempfile
 from collections.abc import Sequence
@@ -193,8 +194,11 @@ class ClipDataset:
             self._fill(pixels, ranges)
             return pixels
         path = self.recording.path
-        cache = path.parent / f".frames-{path.stem}-{self.split}-{self.frames * self.frameskip}.npy"
-        if not (cache.is_file() and cache.stat().st_mtime >= path.stat().st_mtime):
+        # Named after what it holds: these rows of this very file.
+        status = path.stat()
+        content = repr((ranges, self.image_size, status.st_size, status.st_mtime_ns)).encode()
+        cache = path.parent / f".frames-{path.stem}-{hashlib.sha256(content).hexdigest()[:16]}.npy"
+        if not cache.is_file():
             self._write_cache(cache, shape, ranges)
         return np.load(cache, mmap_mode="r")
 

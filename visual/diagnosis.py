@@ -28,7 +28,6 @@ from visual.candidates import (
     Budget,
     Candidates,
     action_block,
-    action_scaling,
     candidates_folder,
     make_candidates,
 )
@@ -44,7 +43,7 @@ from visual.checkpoint import (
 )
 from visual.data import ClipDataset, Recording, open_recording
 from visual.environments import FRAME_COLUMN
-from visual.evaluation import check_device
+from visual.evaluation import action_scaling, check_device
 from visual.experiment import run_folder, trained_folder
 from visual.features import effective_rank, feature_spectrum
 from visual.findings import describe

@@ -157,20 +157,20 @@ def evaluate(
             f"{recording.path} has {len(pairs)} planning pairs, fewer than protocol.pairs = {protocol.pairs}."
         )
     if model is not None:
-        _check_fit(model, recording, protocol)
+        check_fit(model, task, recording, protocol)
     elif cost != "simulator":
         raise ValueError(f"The cost {cost!r} needs a model.")
     if cost == "simulator" and protocol.solver == "gradient":
         raise ValueError("The gradient solver needs a cost with a gradient, which the simulator's is not.")
     check_device(device)
-    scaling = scaling or _scaling(model, recording)
+    scaling = scaling or action_scaling(model, recording)
     chosen = list(range(protocol.pairs))
     simulator = None
     if cost == "simulator":
         from visual.ceiling import SimulatorCost
 
         simulator = SimulatorCost(task, scaling)
-    score = simulator if simulator is not None else _latent_cost(model, recording, cost, device)
+    score = simulator if simulator is not None else latent_cost(model, recording, cost, device)
     planner = Planner(score, protocol, task.name, seed, device)
 
     def plan(_: Sequence[int]) -> Actor:
@@ -181,7 +181,7 @@ def evaluate(
 
     try:
         episodes = list(
-            _run(
+            run_pairs(
                 task,
                 recording,
                 pairs,
@@ -197,7 +197,7 @@ def evaluate(
         if simulator is not None:
             simulator.close()
     random = list(
-        _run(task, recording, pairs, chosen, protocol.budget, lambda part: RandomActions(seed, part), frames=False)
+        run_pairs(task, recording, pairs, chosen, protocol.budget, lambda part: RandomActions(seed, part), frames=False)
     )
     return pd.DataFrame(
         {
@@ -240,7 +240,7 @@ def feature_std(model: WorldModel, recording: Recording, count: int = 1024, devi
     return std
 
 
-def _run(
+def run_pairs(
     task: Task,
     recording: Recording,
     pairs: Pairs,
@@ -326,12 +326,32 @@ def _padded(values: NDArray[Any], count: int) -> NDArray[Any]:
     return values[np.minimum(np.arange(count), len(values) - 1)]
 
 
-def _check_fit(model: WorldModel, recording: Recording, protocol: PlanProtocol) -> None:
-    check_history(protocol, model)
+def check_trained_for(model: WorldModel, task: Task, recording: Recording) -> None:
+    """Refuse a model whose card names another task, or whose frames are not the recording's.
+
+    Raises
+    ------
+    ValueError
+        If one of these differs.
+    """
+    if model.card.get("task", task.name) != task.name:
+        raise ValueError(f"The model was trained on the task {model.card['task']!r}, not on {task.name!r}.")
     if model.image_size != recording.image_size:
         raise ValueError(
             f"{recording.path} holds frames of {recording.image_size} px, but the model takes {model.image_size} px."
         )
+
+
+def check_fit(model: WorldModel, task: Task, recording: Recording, protocol: PlanProtocol) -> None:
+    """Refuse a model that cannot plan on a recording with a protocol.
+
+    Raises
+    ------
+    ValueError
+        If task, history, frames or actions do not go together.
+    """
+    check_history(protocol, model)
+    check_trained_for(model, task, recording)
     if model.action_width != protocol.action_block * recording.action_dim:
         raise ValueError(
             f"The model takes {model.action_width} stacked action components, but {protocol.action_block} actions of "
@@ -354,14 +374,16 @@ def check_device(device: str) -> None:
         raise ValueError(f"The device {device!r} cannot be used here ({reason}).") from None
 
 
-def _scaling(model: WorldModel | None, recording: Recording) -> Scaling:
+def action_scaling(model: WorldModel | None, recording: Recording) -> Scaling:
+    """Scaling of actions that a model was trained with; without a model or card, that of the training split."""
     if model is not None and model.action_mean is not None and model.action_std is not None:
         return Scaling(model.action_mean.numpy(), model.action_std.numpy())
     clips = ClipDataset(recording.manifest or recording.path, "train", 1, 1, verify=False)
     return Scaling(clips.action_mean.numpy(), clips.action_std.numpy())
 
 
-def _latent_cost(model: WorldModel | None, recording: Recording, cost: str, device: str) -> nn.Module:
+def latent_cost(model: WorldModel | None, recording: Recording, cost: str, device: str) -> nn.Module:
+    """The cost of a model by name, ``"latent"`` or ``"standardized"``, on a device."""
     assert model is not None
     model.model.to(device)
     weights = feature_std(model, recording, device=device).square().reciprocal() if cost == "standardized" else None

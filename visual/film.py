@@ -20,7 +20,7 @@ from visual.candidates import candidates_folder
 from visual.checkpoint import WorldModel, load_checkpoint, weights_hash
 from visual.data import Recording, open_recording
 from visual.environments import FRAME_COLUMN, open_world, read_columns, render, set_goal, set_state
-from visual.evaluation import Actor, _check_fit, _latent_cost, _run, _scaling, check_device
+from visual.evaluation import Actor, action_scaling, check_device, check_fit, latent_cost, run_pairs
 from visual.experiment import run_folder, trained_folder
 from visual.manifest import Pairs, file_sha256
 from visual.neighborhoods import GRIDS_FILE
@@ -174,9 +174,9 @@ def _plan(
     progress: Callable[[int, int], object] | None,
 ) -> tuple[dict[int, list[NDArray[Any]]], dict[int, bool]]:
     """Executed actions and success of each pair, planned as the evaluation plans it."""
-    _check_fit(model, recording, protocol)
-    scaling = _scaling(model, recording)
-    planner = Planner(_latent_cost(model, recording, "latent", device), protocol, task.name, seed, device)
+    check_fit(model, task, recording, protocol)
+    scaling = action_scaling(model, recording)
+    planner = Planner(latent_cost(model, recording, "latent", device), protocol, task.name, seed, device)
     actors: list[RecordedActions] = []
 
     def act(part: Sequence[int]) -> Actor:
@@ -186,7 +186,7 @@ def _plan(
         actors.append(RecordedActions(policy, part))
         return actors[-1]
 
-    episodes = list(_run(task, recording, pairs, chosen, protocol.budget, act, frames=True, progress=progress))
+    episodes = list(run_pairs(task, recording, pairs, chosen, protocol.budget, act, frames=True, progress=progress))
     chosen_actions = {pair: done for actor in actors for pair, done in actor.actions.items()}
     # An actor is asked until the last pair of its batch is done.
     actions = {episode.pair: chosen_actions[episode.pair][: episode.steps] for episode in episodes}

@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from theory.ordering import pairwise_agreement, rank_correlation
-from visual.candidates import Candidates, action_block, action_scaling
+from visual.candidates import Candidates, action_block
 from visual.checkpoint import WorldModel
 from visual.data import Recording
 from visual.environments import FRAME_COLUMN
+from visual.evaluation import action_scaling
 from visual.features import encode_frames
 from visual.model import normalize_pixels
 from visual.rollout import terminal_latent

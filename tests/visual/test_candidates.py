@@ -27,7 +27,6 @@ from visual.candidates import (
     Candidates,
     Execution,
     action_block,
-    action_scaling,
     candidates_folder,
     load_candidates,
     make_candidates,
@@ -36,6 +35,7 @@ from visual.candidates import (
 from visual.checkpoint import WorldModel, describe_model
 from visual.data import open_recording
 from visual.environments import open_world, quiet, read_columns, render, set_state
+from visual.evaluation import action_scaling
 from visual.manifest import Manifest
 from visual.model import build_model
 from visual.tasks import Task

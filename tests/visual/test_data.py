@@ -133,7 +133,7 @@ def test_clips_equal_those_of_stable_worldmodel(write_file: WriteFile) -> None:
 
 
 def test_memory_map_is_written_once_and_renewed_with_the_recording(write_file: WriteFile) -> None:
-    """Mutation: do not compare the times of the map and the recording."""
+    """Mutation: leave the recording's time out of the map's name."""
     import os
 
     path = write_file()
@@ -149,6 +149,20 @@ def test_memory_map_is_written_once_and_renewed_with_the_recording(write_file: W
     assert torch.equal(second, memory)
     assert not torch.equal(first, second)
     assert not list(path.parent.glob(".tmp-*"))
+
+
+def test_memory_maps_of_other_splits_and_of_older_files_are_not_mixed_up(write_file: WriteFile) -> None:
+    """Another split by another seed, and a file whose time lies before the map's. Mutation: name maps by the split."""
+    import os
+
+    path = write_file(lengths=(30, 45, 24, 60, 33, 52))
+    for seed in (0, 1, 2):
+        mapped, memory = (ClipDataset(path, storage=kind, split_seed=seed) for kind in ("mapped", "memory"))
+        assert torch.equal(mapped.batch([0, 5])[0], memory.batch([0, 5])[0])
+    write_file(lengths=(30, 45, 24, 60, 33, 52), seed=1)
+    os.utime(path, ns=(10**18, 10**18))
+    mapped, memory = (ClipDataset(path, storage=kind) for kind in ("mapped", "memory"))
+    assert torch.equal(mapped.batch([0, 5])[0], memory.batch([0, 5])[0])
 
 
 def test_action_statistics_leave_out_the_last_rows(write_file: WriteFile) -> None:

@@ -213,7 +213,7 @@ def world_model(**card: Any) -> WorldModel:
 
 
 def test_models_that_do_not_fit(short_recording: Recorded) -> None:
-    """Claim 4. Mutation: drop any check of _check_fit."""
+    """Claim 4. Mutation: drop any check of check_fit."""
     task, manifest = short_recording("tworoom")
     recording = open_recording(manifest)
     small = describe_model(build_model(tiny_preset(), 2, seed=0))
@@ -224,6 +224,7 @@ def test_models_that_do_not_fit(short_recording: Recorded) -> None:
         (world_model(), load_protocol("quick", action_block=3), "action_block = 3 does not divide"),
         (world_model(), load_protocol("quick", pairs=500), "planning pairs, fewer than protocol.pairs = 500"),
         (small, quick, "frames of 64 px, but the model takes 16 px"),
+        (world_model(task="cube"), quick, "trained on the task 'cube', not on 'tworoom'"),
         (wide, quick, "15 stacked action components, but 5 actions of .* have 10"),
         (None, quick, "The cost 'latent' needs a model"),
     ]
@@ -295,7 +296,7 @@ def test_recorded_actions_succeed_and_recorded_frames_are_shown(short_recording:
     recording, pairs = open_recording(manifest), manifest.pairs
     part = [pair for pair in range(len(pairs)) if not pairs.already_solved[pair]][:3]
     actor = ReplayActor(recording, pairs, part)
-    episodes = list(evaluation._run(task, recording, pairs, part, 25, lambda _: actor, frames=True))
+    episodes = list(evaluation.run_pairs(task, recording, pairs, part, 25, lambda _: actor, frames=True))
     assert [episode.pair for episode in episodes] == part
     assert all(episode.success for episode in episodes)
     assert all(episode.best < 1 for episode in episodes)
