@@ -155,7 +155,7 @@ def agreement(ordering: pd.DataFrame) -> pd.DataFrame:
         for name, head in (("agreement_enc", "J_enc"), ("agreement_pred", "J_pred")):
             means = group.groupby("training_seed")[name].mean()
             cells[f"{head}, by seed"] = "; ".join(number(value, ".3f") for value in means)
-            by_pair = group.groupby("pair")[name].mean().dropna()
+            by_pair = group.groupby(["episode", "pair"])[name].mean().dropna()
             cells[f"{head}, mean [95 %]"] = _with_interval(float(means.mean()), by_pair, ".3f")
         return cells
 
@@ -170,7 +170,7 @@ def ordering_differences(ordering: pd.DataFrame) -> pd.DataFrame:
         for name, head in (("agreement_enc", "J_enc"), ("agreement_pred", "J_pred")):
             joined = _joined(base, other, name).dropna(subset=[name, f"{name}_base"])
             joined["gain"] = joined[name] - joined[f"{name}_base"]
-            by_pair = joined.groupby("pair")["gain"].mean()
+            by_pair = joined.groupby(["episode", "pair"])["gain"].mean()
             gains = joined.groupby("training_seed")["gain"].mean().to_numpy()
             cells[f"{head}, mean [95 %, over pairs]"] = _with_interval(float(by_pair.mean()), by_pair, "+.3f")
             cells[f"{head}, by seed"] = "; ".join(number(gain, "+.3f") for gain in gains) or BLANK
@@ -271,10 +271,10 @@ def _of_all_seeds(joined: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_interval(mean: float, by_pair: pd.Series, form: str) -> str:
-    """A mean with its bootstrap interval over pairs; a dash where no pair has a number."""
+    """A mean with its bootstrap interval, episodes drawn whole; a dash where no pair has a number."""
     if by_pair.empty:
         return BLANK
-    low, high = bootstrap_interval(by_pair)
+    low, high = bootstrap_interval(by_pair, by_pair.index.get_level_values("episode"))
     return f"{number(mean, form)} [{number(low, form)}, {number(high, form)}]"
 
 
@@ -361,7 +361,8 @@ _DIFFERENCE = (
 )
 _ORDER = (
     "Mean over pairs of the share of sequence pairs whose cost order agrees with their outcome order (docs/theory.md, "
-    "T11). Every model scores the same stored sequences. Intervals: bootstrap over pairs of the mean over seeds."
+    "T11). Every model scores the same stored sequences. Intervals: bootstrap of the "
+    "mean over seeds, the pairs of an episode drawn together."
 )
 _ORDER_DIFFERENCE = "Agreement of κ minus that of κ = 1, same seeds, pairs and sequences; intervals as above."
 _TRAINED = (

@@ -89,7 +89,7 @@ STAGES = {
         "k*-s*-*/diagnose",
         "python -m visual diagnose task={task} kappa=2",
         {
-            ROWS_FILE: (*_MODEL, "pair", "sequences", "agreement_enc", "agreement_pred"),
+            ROWS_FILE: (*_MODEL, "pair", "episode", "sequences", "agreement_enc", "agreement_pred"),
             "neighborhoods.parquet": (
                 *(*_MODEL, "pair", "row", "column", "first", "second", "task_cost", "latent_cost", "valid"),
             ),

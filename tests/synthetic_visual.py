@@ -235,6 +235,7 @@ def _diagnose(folder: Path, task: str, kappa: float, seed: int, preset: str, ori
             "training_seed": seed,
             "preset": preset,
             "pair": np.arange(PAIRS),
+            "episode": np.arange(PAIRS) // 2,
             "sequences": 5,
             "agreement_enc": enc,
             "agreement_pred": pred,

@@ -19,6 +19,7 @@ from visual.environments import FRAME_COLUMN
 from visual.evaluation import action_scaling
 from visual.features import encode_frames
 from visual.model import normalize_pixels
+from visual.permutation import bootstrap_interval
 from visual.rollout import terminal_latent
 from visual.tasks import Task
 
@@ -117,12 +118,8 @@ def paired_difference(
     if not known.any():
         raise ValueError("first and second must share at least one pair.")
     change = (two - one)[known]
-    _, members = np.unique(labels[known], return_inverse=True)
-    sizes, sums = np.bincount(members), np.bincount(members, weights=change)
-    drawn = np.random.default_rng(seed).integers(0, len(sizes), size=(resamples, len(sizes)))
-    means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Difference(len(change), float(change.mean()), float(low), float(high))
+    low, high = bootstrap_interval(change, labels[known], seed=seed, resamples=resamples)
+    return Difference(len(change), float(change.mean()), low, high)
 
 
 def encode_images(model: WorldModel, frames: NDArray[np.uint8], device: str) -> Tensor:

@@ -13,6 +13,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from visual.permutation import bootstrap_interval
+
 
 @dataclass(frozen=True)
 class Rate:
@@ -157,25 +159,16 @@ def paired_bootstrap(
     Raises
     ------
     ValueError
-        As :func:`mcnemar_exact`, or if ``groups`` has another length.
+        As :func:`mcnemar_exact` and :func:`visual.permutation.bootstrap_interval`.
 
     References
     ----------
     Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), chapters 8 and 13.
     """
     one, two = _pair_up(first, second)
-    if not 0 < level < 1 or resamples < 1:
-        raise ValueError(f"level must lie between 0 and 1 and resamples be positive; got {level} and {resamples}.")
-    labels = np.arange(len(one)) if groups is None else np.asarray(groups)
-    if labels.shape != one.shape:
-        raise ValueError(f"groups must have one entry per pair, {len(one)}, but its shape is {labels.shape}.")
-    _, members = np.unique(labels, return_inverse=True)
-    sizes = np.bincount(members)
-    sums = np.bincount(members, weights=two.astype(float) - one.astype(float))
-    drawn = np.random.default_rng(seed).integers(0, len(sizes), size=(resamples, len(sizes)))
-    differences = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
-    low, high = np.quantile(differences, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    return bootstrap_interval(
+        two.astype(float) - one.astype(float), groups, seed=seed, resamples=resamples, level=level
+    )
 
 
 def compare(first: pd.DataFrame, second: pd.DataFrame, *, seed: int = 0) -> Comparison:

@@ -89,6 +89,16 @@ def test_ordering_leaves_out_what_cannot_be_ordered_and_pairs_the_rest(results: 
     assert row["J_pred, by seed"] == "; ".join(f"{gain:+.3f}".replace("-", "−") for gain in gains)
 
 
+def test_intervals_of_the_ordering_draw_episodes_whole(results: Path) -> None:
+    """Mutation: bootstrap the pairs, two of which are of one episode."""
+    seeds = [synthetic.agreement("pusht", 2.0, seed)[0] for seed in (42, 3072)]
+    by_pair = np.mean(seeds, axis=0)[:-1]
+    low, high = bootstrap_interval(by_pair, np.arange(len(by_pair)) // 2)
+    row = table(results, "ordering").set_index(["task", "κ"]).loc[("PushT", "2")]
+    assert row["J_enc, mean [95 %]"] == f"{by_pair.mean():.3f} [{low:.3f}, {high:.3f}]"
+    assert (low, high) != bootstrap_interval(by_pair)
+
+
 def test_training_says_what_it_ended_with(results: Path) -> None:
     row = table(results, "training").set_index(["task", "κ"]).loc[("TwoRoom", "2")]
     assert row["target condition"] == "2.00"

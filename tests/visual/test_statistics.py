@@ -141,7 +141,7 @@ def test_bad_success_arrays(first: list[int], second: list[int], message: str) -
 
 def test_bad_bootstrap_settings() -> None:
     """Claim 3. Mutation: drop the checks."""
-    with pytest.raises(ValueError, match="one entry per pair, 2"):
+    with pytest.raises(ValueError, match="one entry per value, 2"):
         paired_bootstrap([1, 0], [0, 1], [0])
     with pytest.raises(ValueError, match="resamples be positive"):
         paired_bootstrap([1, 0], [0, 1], resamples=0)
