@@ -185,17 +185,22 @@ def _enlarge(frame: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     return np.asarray(Image.fromarray(frame).resize((size, size), Image.Resampling.NEAREST))
 
 
-NAME = "fig12_rollouts"
-FIGURE = Figure(
-    name=NAME,
-    caption="Rollouts in TwoRoom and Reacher: κ = 2 and κ = 1 from the same start, with the same planner and seed, on "
-    "the first two planning pairs that are not solved at the start. A red outline says that the goal was "
-    "attained at that step or before. The GIF shows every stored step: κ = 2, κ = 1, goal from top to bottom.",
-    needs=(visual_rows.FILM,),
-    read=reader(TASKS),
-    draw=drawer(TASKS),
-    film=filmer(TASKS, NAME),
-)
+def rollouts(name: str, tasks: tuple[str, ...]) -> Figure:
+    """The figure of some tasks' rollouts."""
+    titles = " and ".join(visual_rows.TITLES[task] for task in tasks)
+    return Figure(
+        name=name,
+        caption=f"Rollouts in {titles}: κ = 2 and κ = 1 from the same start, with the same planner and seed, on the "
+        "first two planning pairs that are not solved at the start. A red outline says that the goal was attained at "
+        "that step or before. The GIF shows every stored step: κ = 2, κ = 1, goal from top to bottom.",
+        needs=(visual_rows.FILM,),
+        read=reader(tasks),
+        draw=drawer(tasks),
+        film=filmer(tasks, name),
+    )
+
+
+FIGURE = rollouts("fig12_rollouts", TASKS)
 
 if __name__ == "__main__":
     FIGURE.render()

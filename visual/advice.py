@@ -23,7 +23,6 @@ from theory.estimate import estimate_covariances
 from theory.regret import best_kappa, regret_curve
 from theory.runs import describe_finished, finished_run, open_run, read_rows
 from visual.data import Recording, open_recording
-from visual.manifest import file_sha256
 from visual.tasks import Task, get_task
 
 KAPPAS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
@@ -98,12 +97,11 @@ def run(
     task = get_task(task)
     recording = open_recording(data or Path("data") / task.name / preset)
     folder = Path(out) / task.name / f"advice-{preset}"
-    manifest = recording.manifest
     settings: dict[str, Any] = {
         "task": task.name,
         "preset": preset,
         "kappas": list(KAPPAS),
-        "data_sha256": manifest.sha256 if manifest is not None else file_sha256(recording.path),
+        "data_sha256": recording.sha256,
     }
     record = None if force else finished_run(folder, settings)
     if record is not None:

@@ -28,7 +28,7 @@ from visual.checkpoint import WorldModel
 from visual.data import Recording
 from visual.environments import FRAME_COLUMN, open_world, quiet, read_columns, render, set_state
 from visual.evaluation import Scaling, action_scaling, check_trained_for
-from visual.manifest import Pairs, file_sha256
+from visual.manifest import Pairs
 from visual.neighborhoods import GRIDS_FILE, Grids, draw_grids
 from visual.planning import PAIR_KEY, EpisodeCEM, LatentCost
 from visual.tasks import Columns, Task
@@ -297,7 +297,7 @@ def make_candidates(
         "seed": seed,
         "budget": asdict(budget),
         "neighborhood": None if task.neighborhood is None else task.neighborhood.describe(),
-        "data_sha256": recording.manifest.sha256 if recording.manifest is not None else file_sha256(recording.path),
+        "data_sha256": recording.sha256,
         "candidates_from": model_sha256,
     }
     try:

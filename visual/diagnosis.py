@@ -48,7 +48,6 @@ from visual.experiment import run_folder, trained_folder
 from visual.features import effective_rank, feature_spectrum
 from visual.findings import describe
 from visual.geometry import measure_geometry
-from visual.manifest import file_sha256
 from visual.model import normalize_pixels
 from visual.neighborhoods import neighborhood_rows
 from visual.occupancy import occupancy
@@ -141,7 +140,7 @@ def diagnose(
         "kappa": float(kappa),
         "training_seed": training_seed,
         "preset": preset,
-        "data_sha256": recording.manifest.sha256 if recording.manifest is not None else file_sha256(recording.path),
+        "data_sha256": recording.sha256,
         "weights_sha256": weights_hash(source),
         "candidates_sha256": candidates.sha256,
     }

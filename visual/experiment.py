@@ -26,7 +26,6 @@ from visual.features import (
     linear_probe,
     reestimate_batchnorm,
 )
-from visual.manifest import file_sha256
 from visual.model import Preset, model_config, normalize_pixels
 from visual.monitor import Monitor
 from visual.tasks import Task, get_task
@@ -245,14 +244,13 @@ def _clips(recording: Recording, preset: Preset, split: str) -> ClipDataset:
 def _settings(
     task: Task, kappa: float, preset: Preset, seed: int, world_size: int, recording: Recording
 ) -> dict[str, Any]:
-    manifest = recording.manifest
     return {
         "task": task.name,
         "kappa": float(kappa),
         "seed": seed,
         "preset": preset.to_mapping(),
         "world_size": world_size,
-        "data_sha256": manifest.sha256 if manifest is not None else file_sha256(recording.path),
+        "data_sha256": recording.sha256,
     }
 
 

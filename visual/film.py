@@ -22,7 +22,7 @@ from visual.data import Recording, open_recording
 from visual.environments import FRAME_COLUMN, open_world, read_columns, render, set_goal, set_state
 from visual.evaluation import Actor, action_scaling, check_device, check_fit, latent_cost, run_pairs
 from visual.experiment import run_folder, trained_folder
-from visual.manifest import Pairs, file_sha256
+from visual.manifest import Pairs
 from visual.neighborhoods import GRIDS_FILE
 from visual.planning import Planner, Protocol
 from visual.tasks import Task, get_task
@@ -115,7 +115,7 @@ def film(
         "protocol": vars(protocol),
         "pairs": pairs,
         "seed": seed,
-        "data_sha256": recording.manifest.sha256 if recording.manifest is not None else file_sha256(recording.path),
+        "data_sha256": recording.sha256,
         "weights_sha256": weights_hash(source),
     }
     record = None if force else finished_run(folder, settings)

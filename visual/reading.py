@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visual.manifest import MANIFEST_FILE, Manifest, Pairs, Split, draw_pairs, read_manifest, split_episodes
+from visual.manifest import (
+    MANIFEST_FILE,
+    Manifest,
+    Pairs,
+    Split,
+    draw_pairs,
+    file_sha256,
+    read_manifest,
+    split_episodes,
+)
 from visual.tasks import Task, get_task
 
 if TYPE_CHECKING:
@@ -60,6 +69,11 @@ class Recording:
     def episodes(self) -> int:
         """Number of episodes."""
         return len(self.lengths)
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the HDF5 file: the manifest's, or computed where there is none."""
+        return self.manifest.sha256 if self.manifest is not None else file_sha256(self.path)
 
     def episodes_of(self, split: str) -> tuple[int, ...]:
         """Episodes of ``"train"``, ``"validation"`` or ``"planning"``.

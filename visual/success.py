@@ -13,7 +13,6 @@ from visual.checkpoint import foreign_name, load_checkpoint, weights_hash
 from visual.data import open_recording
 from visual.evaluation import evaluate
 from visual.experiment import run_folder, trained_folder
-from visual.manifest import file_sha256
 from visual.planning import Protocol
 from visual.statistics import Comparison, compare, summarize
 from visual.tasks import Task, get_task
@@ -75,7 +74,7 @@ def plan(
         "protocol": vars(protocol),
         "seed": seed,
         "cost": cost,
-        "data_sha256": recording.manifest.sha256 if recording.manifest is not None else file_sha256(recording.path),
+        "data_sha256": recording.sha256,
         "weights_sha256": None if source is None else weights_hash(source),
     }
     record = None if force else finished_run(folder, settings)
