@@ -5,6 +5,7 @@ What this module guards, each once:
 - A misspelt callable is skipped in silence by ``World.evaluate``: here every name is checked against the environment.
 - Cube ignores seeds: here a reset with a seed is a function of it.
 - Cube compiles its model again at each reset: here once.
+- TwoRoom's frames depend on the processor in their last bit: here they do not (:mod:`visual.dots`).
 - EGL prints tracebacks at exit unless worlds are closed: :func:`open_world` closes them.
 - Importing the simulators takes seconds: they are imported when the first world opens.
 - Column names with ``/`` become groups in HDF5: :func:`read_columns` writes ``_``.
@@ -92,10 +93,11 @@ def _build_world(
         raise ValueError(
             f"The simulators are not installed ({error.name} is missing): pip install 'anisowm[visual]'."
         ) from None
+    from visual.dots import portable_dots
     from visual.rendering import rendering_wrapper, require_rendering
     from visual.resets import seeded_resets
 
-    wrappers: list[Any] = [seeded_resets(task.seeded_variations)]
+    wrappers: list[Any] = [portable_dots, seeded_resets(task.seeded_variations)]
     if task.camera is not None:
         if pixels:
             require_rendering()

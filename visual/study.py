@@ -224,9 +224,10 @@ class Study:
         for job in jobs:
             if job.name in wanted and job.checkpoint is not None and not (job.checkpoint / FOLDER).is_dir():
                 wanted |= {other.name for other in jobs if other.folder == job.checkpoint}
-        # A published run needs no recording, unless something is still to be run on it.
+        # A published run needs no recording, unless something is still to be run on it or recordings are all one wants.
         needed = {job.recording for job in jobs if job.name in wanted}
-        return [job for job in jobs if job.name in wanted and (job.stage != "collect" or job.folder in needed)]
+        alone = self.stages == ("collect",)
+        return [job for job in jobs if job.name in wanted and (job.stage != "collect" or alone or job.folder in needed)]
 
     def _check(self, job: Job, record: RunRecord) -> None:
         if not self._of_present_recording(job, record):

@@ -186,6 +186,9 @@ def test_published_rows_count_but_weights_are_not_published(tmp_path: Path) -> N
     for stage in ("train", "plan-laptop", "diagnose"):
         finish(published / "tworoom/k1-s42-laptop" / stage, "0")
     assert wanted.missing() == []
+    # Recordings alone are asked for to have them.
+    recordings = make(tmp_path, kappas=(1.0,), seeds=(42,), published=published, stages=("collect",))
+    assert [job.stage for job in recordings.missing()] == ["collect"]
     # One more pair of models to compare needs its own weights, not those of the finished ones.
     more = make(tmp_path, kappas=(1.0, 2.0), seeds=(42,), published=published)
     assert {job.stage for job in more.missing()} == {"collect", "train", "plan", "diagnose"}
