@@ -155,7 +155,7 @@ def study(config: DictConfig) -> None:
     if preset != load_preset(preset.name) or protocol != load_protocol(protocol.name):
         raise ValueError(
             "A study takes preset and protocol as they are, so that all of its models are alike; give no other "
-            "setting of them than pairs=N, or run the single commands."
+            "setting of them than pairs=N and changes, or run the single commands."
         )
     published = _optional(_text, config, "published")
     wanted = studies.Study(
@@ -166,6 +166,7 @@ def study(config: DictConfig) -> None:
         protocol=protocol,
         pairs=_optional(_whole, config, "pairs"),
         ceiling_pairs=_whole(config, "ceiling_pairs"),
+        changes=_changes(config),
         stages=tuple(_text(config, f"stages[{index}]", stage) for index, stage in enumerate(_list(config, "stages"))),
         data=Path(_text(config, "data")),
         out=Path(_text(config, "out")),
@@ -185,6 +186,13 @@ def _list(config: DictConfig, name: str) -> list[Any]:
     values = OmegaConf.to_container(config[name]) if OmegaConf.is_list(config[name]) else [config[name]]
     assert isinstance(values, list)
     return values
+
+
+def _changes(config: DictConfig) -> dict[str, list[Any]]:
+    if config["changes"] is None:
+        return {}
+    values = _mapping(config, "changes")
+    return {name: value if isinstance(value, list) else [value] for name, value in values.items()}
 
 
 @contextlib.contextmanager

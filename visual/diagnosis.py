@@ -122,11 +122,13 @@ def diagnose(
     chooser = None if candidates_from is None else Path(candidates_from)
     if chooser is not None:
         action_block(task, load_checkpoint(chooser), recording)
+    # Candidates belong to the recording, so that variants of a preset share them.
+    made_for = recording.preset or preset
     candidates = make_candidates(
-        candidates_folder(out, task.name, preset, None if chooser is None else model_name(chooser)),
+        candidates_folder(out, task.name, made_for, None if chooser is None else model_name(chooser)),
         task,
         recording,
-        preset,
+        made_for,
         cases=cases,
         seed=seed,
         budget=budget,

@@ -124,7 +124,7 @@ def film(
         return folder
     planning = recording.pairs(task)
     chosen = choose(planning, pairs)
-    arenas = _arenas(candidates_folder(out, task.name, preset), settings["data_sha256"])
+    arenas = _arenas(candidates_folder(out, task.name, recording.preset or preset), settings["data_sha256"])
     with open_run(folder, settings, force=force) as run:
         actions, success = _plan(task, recording, planning, chosen, model, protocol, seed, device, progress)
         rows, frames = replay(task, recording, planning, actions)

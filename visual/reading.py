@@ -75,6 +75,11 @@ class Recording:
         """SHA-256 of the HDF5 file: the manifest's, or computed where there is none."""
         return self.manifest.sha256 if self.manifest is not None else file_sha256(self.path)
 
+    @property
+    def preset(self) -> str | None:
+        """Name of the preset it was recorded with; ``None`` for a file without a manifest."""
+        return None if self.manifest is None else str(self.manifest.settings["preset"])
+
     def episodes_of(self, split: str) -> tuple[int, ...]:
         """Episodes of ``"train"``, ``"validation"`` or ``"planning"``.
 

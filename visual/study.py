@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +27,7 @@ from visual.manifest import MANIFEST_FILE, read_manifest
 from visual.planning import Protocol
 from visual.success import plan_folder
 from visual.tasks import get_task
+from visual.variants import Variant, variants
 
 fcntl: ModuleType | None
 try:
@@ -89,6 +90,9 @@ class Study:
         Names of preset and protocol; planning pairs per model, or ``None`` for the protocol's.
     ceiling_pairs
         Pairs of the planner's ceiling, 0 for none.
+    changes
+        Values by setting of the preset: one model per task, κ, seed and combination of them
+        (:mod:`visual.variants`).
     stages
         Which stages, out of :data:`STAGES`.
     data, out
@@ -104,6 +108,7 @@ class Study:
     protocol: Protocol
     pairs: int | None = None
     ceiling_pairs: int = 0
+    changes: Mapping[str, Sequence[int | float]] = field(default_factory=dict)
     stages: tuple[str, ...] = STAGES
     data: Path = Path("data")
     out: Path = Path("results/visual")
@@ -129,6 +134,7 @@ class Study:
             raise ValueError(f"seeds must not be negative, but they are {list(self.seeds)}.")
         if self.ceiling_pairs < 0 or (self.pairs is not None and self.pairs < 1):
             raise ValueError("pairs must be at least 1 and ceiling_pairs at least 0.")
+        variants(self.preset, self.changes)
 
     def jobs(self) -> list[Job]:
         """Every job, in the order in which they are preferred: by seed, so that each κ has one model first."""
@@ -149,36 +155,13 @@ class Study:
             recording,
         )
         first_diagnosis: tuple[str, ...] = ()
-        planning = (f"protocol={self.protocol.name}",)
         for seed in self.seeds:
-            for kappa in self.kappas:
-                model = f"{task} κ={kappa:g} seed={seed}"
-                which = (*where, f"kappa={kappa:g}", f"seed={seed}", f"data={recording}", f"out={self.out}")
-                folder = run_folder(self.out, task, kappa, seed, self.preset)
-                train = Job("train", f"train {model}", ("train", *which), folder / "train", (collect.name,), recording)
-                yield train
-                pairs = () if self.pairs is None else (f"protocol.pairs={self.pairs}",)
-                yield Job(
-                    "plan",
-                    f"plan {model}",
-                    ("plan", *which, *planning, *pairs),
-                    plan_folder(self.out, task, kappa, seed, self.preset, self.protocol),
-                    (train.name,),
-                    recording,
-                    train.folder,
-                )
-                diagnose = Job(
-                    "diagnose",
-                    f"diagnose {model}",
-                    ("diagnose", *which, *(_QUICK_DIAGNOSIS if self.preset == "quick" else ())),
-                    folder / "diagnose",
-                    # The first one also executes the candidates that all of them share.
-                    (train.name, *first_diagnosis),
-                    recording,
-                    train.folder,
-                )
-                yield diagnose
-                first_diagnosis = first_diagnosis or (diagnose.name,)
+            for variant in variants(self.preset, self.changes):
+                for kappa in [kappa for kappa in self.kappas if variant.applies(kappa)]:
+                    for job in self._of_model(task, kappa, seed, variant, first_diagnosis):
+                        yield job
+                        if job.stage == "diagnose":
+                            first_diagnosis = first_diagnosis or (job.name,)
         if self.ceiling_pairs:
             yield Job(
                 "ceiling",
@@ -186,7 +169,7 @@ class Study:
                 (
                     "plan",
                     *where,
-                    *planning,
+                    f"protocol={self.protocol.name}",
                     "cost=simulator",
                     f"protocol.pairs={self.ceiling_pairs}",
                     f"data={recording}",
@@ -196,6 +179,41 @@ class Study:
                 (collect.name,),
                 recording,
             )
+
+    def _of_model(
+        self, task: str, kappa: float, seed: int, variant: Variant, first_diagnosis: tuple[str, ...]
+    ) -> Iterator[Job]:
+        recording = self.data / task / self.preset
+        model = " ".join(
+            [f"{task} κ={kappa:g} seed={seed}", *(f"{name}={value:g}" for name, value in variant.settings)]
+        )
+        which = (
+            *(f"task={task}", f"preset={self.preset}", *variant.arguments),
+            *(f"kappa={kappa:g}", f"seed={seed}", f"data={recording}", f"out={self.out}"),
+        )
+        folder = run_folder(self.out, task, kappa, seed, variant.name)
+        train = Job("train", f"train {model}", ("train", *which), folder / "train", (f"collect {task}",), recording)
+        yield train
+        pairs = () if self.pairs is None else (f"protocol.pairs={self.pairs}",)
+        yield Job(
+            "plan",
+            f"plan {model}",
+            ("plan", *which, f"protocol={self.protocol.name}", *pairs),
+            plan_folder(self.out, task, kappa, seed, variant.name, self.protocol),
+            (train.name,),
+            recording,
+            train.folder,
+        )
+        yield Job(
+            "diagnose",
+            f"diagnose {model}",
+            ("diagnose", *which, *(_QUICK_DIAGNOSIS if self.preset == "quick" else ())),
+            folder / "diagnose",
+            # The first one also executes the candidates that all of them share.
+            (train.name, *first_diagnosis),
+            recording,
+            train.folder,
+        )
 
     def finished(self, job: Job) -> bool:
         """Whether a job's run lies in its folder, or among the published ones, and is of the present recording.

@@ -210,9 +210,9 @@ def test_a_diagnosis_leaves_what_it_should(
             target.logits += torch.linspace(-0.3, 0.3, 8) * (kappa - 1)
         save_target(train / TARGET_FILE, target)
 
-    def run(kappa: float = 2.0, **changes: Any) -> Path:
+    def run(kappa: float = 2.0, preset: str = "quick", **changes: Any) -> Path:
         options = {"budget": BUDGET, "cases": 2, "data": manifest.folder, "out": out, **changes}
-        return diagnose(task, kappa, "quick", 1, **options)
+        return diagnose(task, kappa, preset, 1, **options)
 
     run(kappa=1.0)
     assert "The target is the identity" in capsys.readouterr().out
@@ -252,6 +252,12 @@ def test_a_diagnosis_leaves_what_it_should(
 
     run()
     assert "is finished" in capsys.readouterr().out
+    # A variant of the preset is judged on the recording's candidates.
+    save_trained(out / "tworoom/k2-s1-quick-latent_dim8/train", PRESET, 2)
+    variant = json.loads((run(preset="quick-latent_dim8") / "summary.json").read_text(encoding="utf-8"))
+    assert variant["candidates_sha256"] == summary["candidates_sha256"]
+    assert [path.name for path in (out / "tworoom").glob("candidates-*")] == ["candidates-quick"]
+    capsys.readouterr()
     with pytest.raises(ValueError, match="holds a run with cases = 2, not 1"):
         run(cases=1)
     record = out / "tworoom/candidates-quick/run.json"

@@ -103,6 +103,38 @@ def test_every_model_is_trained_planned_and_diagnosed_on_one_recording(tmp_path:
     assert trained[:2] == ["train tworoom κ=1 seed=3072", "train tworoom κ=2 seed=3072"]
 
 
+def test_changes_give_one_model_per_combination(tmp_path: Path) -> None:
+    """Each with its own folder and settings, all on the preset's recording; κ = 1 has no target to move.
+
+    Mutation: name every variant like the preset, or train κ = 1 at every rate of the target.
+    """
+    changes = {"latent_dim": [16, 32], "target_lr_multiplier": [1, 10]}
+    wanted = make(tmp_path, seeds=(42,), changes=changes)
+    trained = [job for job in wanted.jobs() if job.stage == "train"]
+    assert [job.folder.parent.name for job in trained] == [
+        "k1-s42-laptop-latent_dim16-target_lr_multiplier1",
+        "k2-s42-laptop-latent_dim16-target_lr_multiplier1",
+        "k2-s42-laptop-latent_dim16-target_lr_multiplier10",
+        "k1-s42-laptop-latent_dim32-target_lr_multiplier1",
+        "k2-s42-laptop-latent_dim32-target_lr_multiplier1",
+        "k2-s42-laptop-latent_dim32-target_lr_multiplier10",
+    ]
+    assert len(by_name(wanted.jobs())) == len(wanted.jobs()) == 2 + 3 * 6
+    assert {job.recording for job in trained} == {tmp_path / "data/tworoom/laptop"}
+    for job in wanted.jobs():
+        if job.stage in ("train", "plan", "diagnose"):
+            assert "preset=laptop" in job.arguments
+            name = next(item for item in job.arguments if item.startswith("preset.name="))
+            assert name.removeprefix("preset.name=") in str(job.folder)
+    assert "preset.latent_dim=32" in trained[-1].arguments
+    assert "preset.target_lr_multiplier=10" in trained[-1].arguments
+    assert {job.folder.parent.name for job in make(tmp_path, seeds=(42,)).jobs() if job.stage == "train"} == {
+        "k1-s42-laptop", "k2-s42-laptop"
+    }  # fmt: skip
+    diagnoses = [job for job in wanted.jobs() if job.stage == "diagnose"]
+    assert all(diagnoses[0].name in job.needs for job in diagnoses[1:])
+
+
 def test_one_diagnosis_comes_before_the_others_since_it_executes_their_candidates(tmp_path: Path) -> None:
     first, *others = [job for job in make(tmp_path).jobs() if job.stage == "diagnose"]
     assert all(first.name in job.needs for job in others)
@@ -115,7 +147,7 @@ def test_the_arguments_are_ones_that_the_commands_take(tmp_path: Path) -> None:
     groups = set()
     for name in ("folders", "preset/laptop", "protocol/laptop"):
         groups |= set(OmegaConf.load(folder / f"{name}.yaml").keys())
-    for job in make(tmp_path, pairs=9, ceiling_pairs=3).jobs():
+    for job in make(tmp_path, pairs=9, ceiling_pairs=3, changes={"latent_dim": [16]}).jobs():
         command, *settings = study.command_of(job)[3:]
         known = set(OmegaConf.load(folder / f"{command}.yaml").keys()) | groups | {"preset", "protocol"}
         assert {setting.split("=")[0].split(".")[0] for setting in settings} <= known
@@ -339,6 +371,16 @@ def test_the_command_lists_without_running(
         ("protocol.pairs=7", "give no other setting of them than pairs=N"),
         ("preset=desktop", "Could not find 'preset/desktop'"),
         ("kappas=[1,1.0000001]", "share the folder k1"),
+        ("changes=16", "changes must be a group of settings, but it is 16"),
+        ("changes={size: [1]}", "changes can name the numbers of a preset, image_size"),
+        ("changes={precision: [1]}", "; got 'precision'"),
+        ("changes={name: [1]}", "; got 'name'"),
+        ("changes={epochs: [1]}", "; got 'epochs'"),
+        ("changes={latent_dim: []}", "changes.latent_dim must list numbers"),
+        ("changes={latent_dim: [16, 16]}", "at least one and none twice; got [16, 16]"),
+        ("changes={latent_dim: [sixteen]}", "changes.latent_dim must list numbers"),
+        ("changes={encoder_heads: [3]}", "encoder_dim = 64 is not a multiple of encoder_heads = 3"),
+        ("changes={learning_rate: [0.1, 0.10000001]}", "two share the name laptop-learning_rate0.1"),
     ],
 )
 def test_a_bad_setting_of_the_command_gets_one_sentence(
