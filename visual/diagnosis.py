@@ -47,7 +47,8 @@ from visual.evaluation import action_scaling, check_device
 from visual.experiment import run_folder, trained_folder
 from visual.features import effective_rank, feature_spectrum
 from visual.findings import describe
-from visual.geometry import measure_geometry
+from visual.forecast import forecast_regret
+from visual.geometry import geometry_of, held_out_frames
 from visual.model import normalize_pixels
 from visual.neighborhoods import neighborhood_rows
 from visual.occupancy import occupancy
@@ -164,7 +165,7 @@ def diagnose(
             summary = {**settings, **_summary(task, candidates, rows, features, allocation)}
             filled = occupancy(features, residuals, forecast, target)
             summary["occupancy"] = filled.summary()
-            summary |= _geometry(model, task, recording, device)
+            summary |= _geometry(model, task, recording, device, features, residuals)
             if candidates.grids is not None:
                 cells, rho = neighborhood_rows(*_encode_grids(model, recording, task, candidates, device))
                 summary["neighborhoods"] = _describe_grids(task, candidates, rho)
@@ -283,15 +284,24 @@ def _summary(
     }
 
 
-def _geometry(model: WorldModel, task: Task, recording: Recording, device: str) -> dict[str, Any]:
-    """What :func:`measure_geometry` finds, or why it finds nothing: a collapsed encoder still has all the rest."""
+def _geometry(
+    model: WorldModel,
+    task: Task,
+    recording: Recording,
+    device: str,
+    features: NDArray[Any],
+    residuals: NDArray[Any],
+) -> dict[str, Any]:
+    """The metric and its forecast for other κ, or why there is none: a collapsed encoder still has all the rest."""
     # Its interval draws episodes again, so one episode says nothing.
     if len(recording.episodes_of("planning")) < 2:
-        return {"geometry": None, "geometry_missing": "It needs two held-out episodes."}
+        return {"geometry": None, "forecast": None, "geometry_missing": "It needs two held-out episodes."}
     try:
-        return {"geometry": measure_geometry(model, task, recording, device=device), "geometry_missing": None}
+        frames = held_out_frames(model, task, recording, device=device)
+        forecast = forecast_regret(frames, features, residuals)
+        return {"geometry": geometry_of(frames), "forecast": forecast, "geometry_missing": None}
     except ValueError as error:
-        return {"geometry": None, "geometry_missing": str(error)}
+        return {"geometry": None, "forecast": None, "geometry_missing": str(error)}
 
 
 def _describe_grids(task: Task, candidates: Candidates, rho: list[float]) -> dict[str, Any]:

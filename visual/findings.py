@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from visual import geometry, occupancy
+from visual import forecast, geometry, occupancy
 
 
 def describe(summary: Mapping[str, Any]) -> list[str]:
@@ -17,6 +17,8 @@ def describe(summary: Mapping[str, Any]) -> list[str]:
     sentences.append(occupancy.describe(summary["occupancy"], summary["allocation"]["kappa"]))
     if summary["geometry"] is not None:
         sentences.append(geometry.describe(summary["geometry"]))
+        if summary["kappa"] == 1:
+            sentences.append(forecast.describe(summary["forecast"]))
     elif summary.get("geometry_missing") is not None:
         sentences.append(f"The metric that the planner gets was not measured: {summary['geometry_missing']}")
     return sentences

@@ -7,10 +7,12 @@ is. Metrics of local linear maps say what the planner faces near a goal.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from theory.estimate import estimate_local_metrics, estimate_metric
 from visual.checkpoint import WorldModel
@@ -28,6 +30,23 @@ _LOCAL = (
     "local_radius",
     "local_singular",
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """Frames as the theory sees them.
+
+    Attributes
+    ----------
+    states, latents
+        x in task units, (T, n), and z, (T, D).
+    episodes
+        Episode of each, (T,).
+    """
+
+    states: NDArray[np.float64]
+    latents: NDArray[np.float64]
+    episodes: NDArray[np.int64]
 
 
 def measure_geometry(
@@ -76,6 +95,21 @@ def measure_geometry(
     ----------
     Derived here; estimates as :mod:`theory.estimate`.
     """
+    frames = held_out_frames(model, task, recording, split=split, count=count, seed=seed, device=device)
+    return geometry_of(frames, centers=centers, neighbors=neighbors, draws=draws, seed=seed)
+
+
+def held_out_frames(
+    model: WorldModel,
+    task: str | Task,
+    recording: Recording,
+    *,
+    split: str = "planning",
+    count: int = 3000,
+    seed: int = 0,
+    device: str = "cpu",
+) -> Frames:
+    """States and latents of frames of held-out episodes; parameters and errors as :func:`measure_geometry`."""
     task = get_task(task)
     clips = ClipDataset(recording.manifest or recording.path, split, 1, 1, verify=False)
     chosen = torch.from_numpy(np.sort(np.random.default_rng(seed).permutation(len(clips))[:count]))
@@ -89,7 +123,14 @@ def measure_geometry(
             for part in chosen.split(_CHUNK)
         ]
     latents = torch.cat(parts).double().cpu().numpy()
-    episodes = np.searchsorted(recording.offsets, rows, side="right") - 1
+    return Frames(states, latents, np.searchsorted(recording.offsets, rows, side="right") - 1)
+
+
+def geometry_of(
+    frames: Frames, *, centers: int = 100, neighbors: int | None = None, draws: int = 200, seed: int = 0
+) -> dict[str, Any]:
+    """What :func:`measure_geometry` returns, of frames at hand."""
+    states, latents, episodes = frames.states, frames.latents, frames.episodes
     whole = estimate_metric(states, latents, episodes=episodes, resamples=draws, seed=seed)
     try:
         local = estimate_local_metrics(
