@@ -165,7 +165,7 @@ def diagnose(
             summary = {**settings, **_summary(task, candidates, rows, features, allocation)}
             filled = occupancy(features, residuals, forecast, target)
             summary["occupancy"] = filled.summary()
-            summary |= _geometry(model, task, recording, device, features, residuals)
+            summary |= _geometry(model, task, recording, device, residuals if kappa == 1 else None)
             if candidates.grids is not None:
                 cells, rho = neighborhood_rows(*_encode_grids(model, recording, task, candidates, device))
                 summary["neighborhoods"] = _describe_grids(task, candidates, rho)
@@ -289,16 +289,18 @@ def _geometry(
     task: Task,
     recording: Recording,
     device: str,
-    features: NDArray[Any],
-    residuals: NDArray[Any],
+    residuals: NDArray[Any] | None,
 ) -> dict[str, Any]:
-    """The metric and its forecast for other κ, or why there is none: a collapsed encoder still has all the rest."""
+    """The metric, and with residuals its forecast for other κ; or why there is none.
+
+    A collapsed encoder still has all the rest.
+    """
     # Its interval draws episodes again, so one episode says nothing.
     if len(recording.episodes_of("planning")) < 2:
         return {"geometry": None, "forecast": None, "geometry_missing": "It needs two held-out episodes."}
     try:
         frames = held_out_frames(model, task, recording, device=device)
-        forecast = forecast_regret(frames, features, residuals)
+        forecast = None if residuals is None else forecast_regret(frames, residuals)
         return {"geometry": geometry_of(frames), "forecast": forecast, "geometry_missing": None}
     except ValueError as error:
         return {"geometry": None, "forecast": None, "geometry_missing": str(error)}

@@ -17,7 +17,7 @@ def describe(summary: Mapping[str, Any]) -> list[str]:
     sentences.append(occupancy.describe(summary["occupancy"], summary["allocation"]["kappa"]))
     if summary["geometry"] is not None:
         sentences.append(geometry.describe(summary["geometry"]))
-        if summary["kappa"] == 1:
+        if summary.get("forecast") is not None:
             sentences.append(forecast.describe(summary["forecast"]))
     elif summary.get("geometry_missing") is not None:
         sentences.append(f"The metric that the planner gets was not measured: {summary['geometry_missing']}")

@@ -1,9 +1,10 @@
 """What another κ would make of a trained model's latents: the regret of the metric, before anything is trained with it.
 
-Of a model (of κ = 1, to look ahead) take the directions that its features fill, whitened, u = Wᵀz, and their relative
-noise N. T12 says which covariance Λ(κ) ΛReg asks for in them, spare dimensions first; an encoder that follows gives the
-planner z(κ) = Λ(κ)^{1/2}u. The metric of the best linear map from the states to z(κ), in units of the success
-threshold, has the regret of T5. Against :mod:`visual.advice`, which knows the logged states alone, this forecast knows
+Of a model of κ = 1, to look ahead, take the features u and the second moments N of their one-step residuals. Move the
+target and let the features follow (:mod:`visual.allocation`): z(κ) = Λ(κ)^{1/2}u, Λ(κ) = ``optimal_target(N, κ)``, the
+covariance of least prediction error. Spare directions, which have next to no residual, come first by themselves (T12).
+The metric of the best linear map from the states to z(κ), in units of the success threshold, has the regret of T5; at
+κ = 1 it is the measured one. Against :mod:`visual.advice`, which knows the logged states alone, this forecast knows
 what the encoder made of them, and how much else.
 """
 
@@ -20,28 +21,26 @@ from theory.spd import check_array
 from theory.target import optimal_target
 from visual.advice import KAPPAS
 from visual.geometry import Frames
-from visual.occupancy import filled_directions
 
 _NAMES = ("mean_regret", "condition_number")
 
 
 def forecast_regret(
     frames: Frames,
-    features: ArrayLike,
     residuals: ArrayLike,
     kappas: Sequence[float] = KAPPAS,
     *,
     draws: int = 100,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Mean regret of the metric of z(κ) = Λ(κ)^{1/2}u for each κ.
+    """Mean regret of the metric of z(κ) = Λ(κ)^{1/2}u for each κ, of a model whose target is the identity.
 
     Parameters
     ----------
     frames
-        States and latents of held-out frames.
-    features, residuals
-        z (M, D) and ẑ − z (K, D) of held-out clips.
+        States and latents u of held-out frames.
+    residuals
+        û − u of held-out clips, (K, D).
     kappas
         κ ≥ 1.
     draws, seed
@@ -51,40 +50,36 @@ def forecast_regret(
     -------
     list
         One dictionary per κ: ``kappa``; ``mean_regret`` and ``condition_number`` of the best linear map from the
-        states, each with ``…_low`` and ``…_high`` (95 %), ``None`` where the metric is singular; ``num_high`` and
-        ``num_high_filled``, the directions on the high level, and how many of them the features fill.
+        states, each with ``…_low`` and ``…_high`` (95 %), ``None`` where the metric is singular; ``num_high``, the
+        directions on the high level.
 
     Raises
     ------
     ValueError
-        If shapes disagree, the features do not vary, a κ is below 1, or as :func:`theory.estimate.estimate_metric`.
+        If shapes disagree, a κ is below 1, or as :func:`theory.estimate.estimate_metric`.
 
     References
     ----------
     Derived here (docs/theory.md, T12, T5).
     """
-    features, residuals = check_array(features, "features", ndim=2), check_array(residuals, "residuals", ndim=2)
-    dim = features.shape[1]
-    if residuals.shape[1] != dim or frames.latents.shape[1] != dim:
+    residuals = check_array(residuals, "residuals", ndim=2)
+    if residuals.shape[1] != frames.latents.shape[1]:
         raise ValueError(
-            f"frames, features and residuals must have the same latent dimension, but they have "
-            f"{frames.latents.shape[1]}, {dim} and {residuals.shape[1]}."
+            f"frames and residuals must have the same latent dimension, but they have {frames.latents.shape[1]} and "
+            f"{residuals.shape[1]}."
         )
-    _, whitening, noise = filled_directions(features, residuals)
-    whitened = (frames.latents - features.mean(axis=0)) @ whitening
-    spare = dim - whitening.shape[1]
+    noise = residuals.T @ residuals / len(residuals)
     rows = []
     for kappa in kappas:
-        target = optimal_target(noise, kappa, latent_dim=dim)
-        found = estimate_metric(
-            frames.states, whitened @ _square_root(target.matrix), episodes=frames.episodes, resamples=draws, seed=seed
-        )
+        target = optimal_target(noise, kappa)
+        scaled = frames.latents @ _square_root(target.matrix)
+        found = estimate_metric(frames.states, scaled, episodes=frames.episodes, resamples=draws, seed=seed)
         row: dict[str, Any] = {"kappa": float(kappa)}
         for name in _NAMES:
             low, high = found.interval[name]
             values = {name: getattr(found, name), f"{name}_low": low, f"{name}_high": high}
             row |= {key: float(value) if np.isfinite(value) else None for key, value in values.items()}
-        rows.append(row | {"num_high": target.num_high, "num_high_filled": max(0, target.num_high - spare)})
+        rows.append(row | {"num_high": target.num_high})
     return rows
 
 
@@ -105,10 +100,7 @@ def describe(rows: Sequence[dict[str, Any]]) -> str:
         for row in rows
         if row["kappa"] in (1, 2, 4) and row["mean_regret"] is not None
     )
-    return (
-        "Scaled as the theory of over-complete latents says, these latents' best linear map would have a mean regret "
-        f"of {at}; the least is at κ = {kappa:g} (of {len(rows)} values up to {max(row['kappa'] for row in rows):g})."
-    )
+    return f"Scaled as prediction asks for, the best linear map to these latents would have a mean regret of {at}; the least is at κ = {kappa:g} (of {len(rows)} values up to {max(row['kappa'] for row in rows):g})."
 
 
 def _square_root(matrix: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -93,12 +93,19 @@ def occupancy(features: ArrayLike, residuals: ArrayLike, kappa: float, target: A
     if given is not None and not (given > 0).all():
         raise ValueError("target must hold positive variances.")
     scale = np.ones(dim) if given is None else np.sqrt(given)
-    directions, whitening, noise = filled_directions(features / scale, residuals / scale)
-    rank = whitening.shape[1]
+    seen, missed = features / scale, residuals / scale
+    values, vectors = np.linalg.eigh(np.cov(seen.T))
+    if not values[-1] > 0:
+        raise ValueError("features must vary, but every row is the same: the encoder has collapsed.")
+    filled = values > EMPTY * values.mean()
+    rank = int(filled.sum())
+    # The residual of the filled directions, in units of their own variance: T4's N.
+    whitening = vectors[:, filled] / np.sqrt(values[filled])
+    noise = whitening.T @ (missed.T @ missed / len(missed)) @ whitening
     predicted = optimal_target(noise, kappa, latent_dim=dim)
     found: dict[str, Any] = dict.fromkeys(("filled_high", "filled_low", "anisotropy_asked", "anisotropy_kept"))
     num_high = None
-    leverage = np.square(directions).sum(axis=1)
+    leverage = np.square(vectors[:, filled]).sum(axis=1)
     if given is not None:
         high = given > given.mean() * (1 + 1e-6)
         num_high = int(high.sum())
@@ -120,36 +127,6 @@ def occupancy(features: ArrayLike, residuals: ArrayLike, kappa: float, target: A
         filled=leverage,
         **found,
     )
-
-
-def filled_directions(
-    features: NDArray[np.float64], residuals: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Directions with more than :data:`EMPTY` of the mean variance, what whitens them, and T4's N in them.
-
-    Parameters
-    ----------
-    features, residuals
-        u (M, D) and its one-step residuals (K, D).
-
-    Returns
-    -------
-    tuple
-        Orthonormal directions (D, r), W (D, r) with Cov(uW) = I, and N = Wᵀ E[ρρᵀ] W (r, r), the residual of the
-        filled directions in units of their own variance.
-
-    Raises
-    ------
-    ValueError
-        If no feature varies.
-    """
-    values, vectors = np.linalg.eigh(np.cov(features.T))
-    if not values[-1] > 0:
-        raise ValueError("features must vary, but every row is the same: the encoder has collapsed.")
-    filled = values > EMPTY * values.mean()
-    directions = vectors[:, filled]
-    whitening = directions / np.sqrt(values[filled])
-    return directions, whitening, whitening.T @ (residuals.T @ residuals / len(residuals)) @ whitening
 
 
 def describe(found: dict[str, Any], kappa: float) -> str:

@@ -309,9 +309,7 @@ def test_what_cannot_be_measured_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(diagnosis, "held_out_frames", collapsed)
     recording: Any = SimpleNamespace(episodes_of=lambda _: (3, 4))
-    found = diagnosis._geometry(
-        describe_model(moving_model()), TASKS["tworoom"], recording, "cpu", np.eye(3), np.eye(3)
-    )
+    found = diagnosis._geometry(describe_model(moving_model()), TASKS["tworoom"], recording, "cpu", None)
     assert found == {"geometry": None, "forecast": None, "geometry_missing": "latents must vary."}
     alike = pd.DataFrame(
         {"pair": [0, 1], "episode": [0, 1], "agreement_pred": [np.nan] * 2, "agreement_enc": [np.nan] * 2}
