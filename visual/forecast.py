@@ -100,7 +100,11 @@ def describe(rows: Sequence[dict[str, Any]]) -> str:
         for row in rows
         if row["kappa"] in (1, 2, 4) and row["mean_regret"] is not None
     )
-    return f"Scaled as prediction asks for, the best linear map to these latents would have a mean regret of {at}; the least is at κ = {kappa:g} (of {len(rows)} values up to {max(row['kappa'] for row in rows):g})."
+    largest = max(row["kappa"] for row in rows)
+    return (
+        f"Scaled as prediction asks for, the best linear map to these latents would have a mean regret of {at}; the "
+        f"least is at κ = {kappa:g} (of {len(rows)} values up to {largest:g})."
+    )
 
 
 def _square_root(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
