@@ -74,6 +74,12 @@ def sections(results: Path, task: str | None = None) -> list[Section]:
     ceilings = stages["ceiling"].rows(results)
     found = [
         Section("forecast", "Forecast from logged states", forecast(stages["advice"].rows(results)), _FORECAST),
+        Section(
+            "forecast-latents",
+            "Forecast from the latents of κ = 1",
+            latent_forecast(ordering, stages["diagnose"].cards(results, "summary.json")),
+            _LATENT_FORECAST,
+        ),
         Section("success", "Success on held-out pairs", success(episodes, ceilings), _RATE),
         Section("differences", "κ > 1 against κ = 1, paired", differences(episodes), _DIFFERENCE),
         Section("ordering", "Do the costs order outcomes?", agreement(ordering), _ORDER),
@@ -86,7 +92,7 @@ def sections(results: Path, task: str | None = None) -> list[Section]:
 def forecast(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per task: what the linear theory says of the states before anything is trained."""
     table = []
-    for task in [task for task in [*TITLES, *sorted(set(rows["task"]) - set(TITLES))] if task in set(rows["task"])]:
+    for task in [task for task in _order(rows) if task in set(rows["task"])]:
         own = one_setting(rows[rows["task"] == task])
         at = own.set_index("kappa")
         first = own.iloc[0]
@@ -101,6 +107,45 @@ def forecast(rows: pd.DataFrame) -> pd.DataFrame:
         best = f"{first['best_kappa']:.2f} [{first['best_low']:.2f}, {first['best_high']:.2f}]"
         table.append({"task": TITLES.get(task, task), "states": str(first["dim"]), **regrets, "best κ": best})
     return pd.DataFrame(table)
+
+
+def latent_forecast(ordering: pd.DataFrame, summaries: dict[str, dict[str, object]]) -> pd.DataFrame:
+    """One row per task and seed whose κ = 1 was diagnosed: its forecast for other κ, and what those models have.
+
+    Parameters
+    ----------
+    ordering
+        Rows of ``diagnose`` with their ``run``, of one preset.
+    summaries
+        ``summary.json`` by run.
+    """
+    table = []
+    models = ordering.drop_duplicates("run")
+    for task in [task for task in _order(models) if task in set(models["task"])]:
+        for seed, group in models[models["task"] == task].groupby("training_seed"):
+            runs = {float(kappa): summaries[run] for kappa, run in zip(group["kappa"], group["run"], strict=True)}
+            rows = runs.get(1.0, {}).get("forecast")
+            if not isinstance(rows, list):
+                continue
+            forecasts = {row["kappa"]: row for row in rows}
+            cells = {"task": TITLES.get(task, task), "seed": str(seed), "κ = 1": _regret(forecasts.get(1.0))}
+            for kappa in (2.0, 4.0):
+                cells[f"κ = {kappa:g}, forecast"] = _regret(forecasts.get(kappa))
+                cells[f"κ = {kappa:g}, measured"] = _regret(runs.get(kappa, {}).get("geometry"))
+            known = [(row["mean_regret"], row["kappa"]) for row in rows if row["mean_regret"] is not None]
+            table.append({**cells, "best κ": f"{min(known)[1]:g}" if known else BLANK})
+    return pd.DataFrame(table)
+
+
+def _order(rows: pd.DataFrame) -> list[str]:
+    """Tasks in the paper's order, then others."""
+    return [*TITLES, *sorted(set(rows["task"]) - set(TITLES))]
+
+
+def _regret(found: object) -> str:
+    if not isinstance(found, dict) or found.get("mean_regret") is None:
+        return BLANK
+    return f"{found['mean_regret']:.3f} [{found['mean_regret_low']:.3f}, {found['mean_regret_high']:.3f}]"
 
 
 def success(episodes: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
@@ -215,7 +260,7 @@ def fill(text: str, found: list[Section]) -> str:
             raise ValueError(f"The page's table {match['name']!r} is not ended by <!-- end --> before the next one.")
     by_name = {section.name: section for section in found}
     marked = [match["name"] for match in _MARK.finditer(text)]
-    known = {"forecast", "success", "differences", "ordering", "ordering-differences", "training"}
+    known = {"forecast", "forecast-latents", "success", "differences", "ordering", "ordering-differences", "training"}
     unknown = sorted(set(marked) - known) + sorted(set(by_name) - set(marked))
     if unknown:
         raise ValueError(f"The page's markers and the tables disagree about {unknown[0]!r}.")
@@ -303,8 +348,7 @@ def _against_one(rows: pd.DataFrame, row: Callable[[pd.DataFrame, pd.DataFrame],
 
 
 def _groups(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
-    order = [*TITLES, *sorted(set(rows["task"]) - set(TITLES))] if not rows.empty else []
-    for task in order:
+    for task in _order(rows) if not rows.empty else []:
         part = rows[rows["task"] == task]
         for kappa in sorted(set(part["kappa"])):
             yield task, float(kappa), part[part["kappa"] == kappa]
@@ -347,6 +391,13 @@ _FORECAST = (
     "units of the success threshold, from training episodes alone; regret of the metric that ΛReg settles at if the "
     "encoder is linear in these states and has no other coordinates (docs/theory.md, T7). Intervals: bootstrap over "
     "episodes."
+)
+_LATENT_FORECAST = (
+    "Mean regret of the best linear map from the states to the latent of held-out frames, in units of the success "
+    "threshold. At κ = 1 as measured; for other κ the forecast scales those latents by the target that their one-step "
+    "residuals ask for, spare dimensions first (docs/theory.md, T12; `python -m visual diagnose`), and “measured” is "
+    "the model that was trained with that κ and seed. “Best κ” is the least of ten values up to 16. Intervals: "
+    "bootstrap over episodes."
 )
 _RATE = (
     "Wilson intervals, one training seed each. Random actions and the share solved before the first action are of the "

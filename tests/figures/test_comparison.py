@@ -42,6 +42,35 @@ def test_the_forecast_says_which_kappa_the_theory_expects(results: Path) -> None
     assert list(rows.index) == ["TwoRoom", "Reacher", "PushT", "Cube"]
 
 
+def test_the_forecast_from_latents_stands_beside_what_was_measured() -> None:
+    """By task and seed; a κ = 1 without a forecast, as a rerun of old rows, gives no line."""
+
+    def regret(value: float | None) -> dict[str, float | None]:
+        return {"mean_regret": value, "mean_regret_low": 0.0, "mean_regret_high": 1.0}
+
+    rows, summaries = [], {}
+    for task, seed, kappa, own, forecast in (
+        ("pusht", 2, 1.0, 0.1, [(1.0, 0.1), (2.0, 0.25), (4.0, 0.05), (8.0, None)]),
+        ("pusht", 2, 2.0, 0.2, None),
+        ("tworoom", 7, 1.0, 0.3, [(1.0, 0.3), (2.0, 0.3)]),
+        ("tworoom", 7, 4.0, None, None),
+        ("tworoom", 8, 1.0, 0.3, None),
+        ("cube", 7, 2.0, 0.3, None),
+    ):
+        run = f"{task}-{seed}-{kappa}"
+        rows += [{"task": task, "training_seed": seed, "kappa": kappa, "run": run}] * 2
+        each = None if forecast is None else [{"kappa": at, **regret(value)} for at, value in forecast]
+        summaries[run] = {"geometry": None if own is None else regret(own), "forecast": each}
+    found = comparison.latent_forecast(pd.DataFrame(rows), summaries)
+    assert found.to_numpy().tolist() == [
+        ["TwoRoom", "7", "0.300 [0.000, 1.000]", "0.300 [0.000, 1.000]", "–", "–", "–", "1"],
+        *[
+            ["PushT", "2", "0.100 [0.000, 1.000]", "0.250 [0.000, 1.000]", "0.200 [0.000, 1.000]"]
+            + ["0.050 [0.000, 1.000]", "–", "4"]
+        ],
+    ]
+
+
 def test_success_has_what_belongs_beside_every_rate(results: Path) -> None:
     rows = table(results, "success").set_index(["task", "κ"])
     row = rows.loc[("TwoRoom", "2")]
@@ -214,7 +243,7 @@ def test_a_page_gets_its_tables_and_keeps_its_words(results: Path, tmp_path: Pat
     # What a person wrote stays, byte for byte.
     assert comparison._MARK.sub("", text) == comparison._MARK.sub("", before)
     comparison.write_page(tmp_path / "nowhere", page)
-    assert page.read_text(encoding="utf-8").count("Not run yet.") == 6
+    assert page.read_text(encoding="utf-8").count("Not run yet.") == 7
 
 
 def test_the_page_is_what_the_published_rows_give(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
