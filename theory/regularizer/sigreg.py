@@ -18,6 +18,8 @@ Reduction = Literal["mean", "none"]
 
 #: Keeps the streams of nearby seeds apart: torch's CPU generator uses 32 bits of its seed.
 SEED_STRIDE = 0x9E3779B1
+#: Given slices may differ this much from length 1: half precision rounds by 5e-4.
+UNIT_TOLERANCE = 5e-3
 
 
 def draw_slices(dim: int, num_slices: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -52,6 +54,19 @@ def effective_weight(weight: float, num_samples: int) -> float:
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1, but it is {num_samples}.")
     return weight * num_samples
+
+
+def _check_unit(slices: Tensor) -> None:
+    """Given slices are directions: with longer ones the target would be another covariance than was asked for."""
+    if not slices.is_floating_point():
+        raise ValueError(f"slices must be real floating-point, but their dtype is {slices.dtype}.")
+    lengths = slices.detach().float().norm(dim=-2)
+    # A nan compares false.
+    if not bool(((lengths - 1).abs() < UNIT_TOLERANCE).all()):
+        raise ValueError(
+            f"slices must have columns of length 1, but theirs lie between {float(lengths.min()):.4g} and "
+            f"{float(lengths.max()):.4g}."
+        )
 
 
 class SIGReg(nn.Module):
@@ -136,7 +151,7 @@ class SIGReg(nn.Module):
         Raises
         ------
         ValueError
-            For features that are not real floating-point with N, D ≥ 1, and for slices of another shape.
+            For features that are not real floating-point with N, D ≥ 1, and for slices of another shape or length.
         """
         self._check_features(z)
         if reduction not in ("mean", "none"):
@@ -167,6 +182,8 @@ class SIGReg(nn.Module):
                 f"slices must have shape ({dim}, num_slices), or that after leading axes of z, but their shape is "
                 f"{tuple(slices.shape)}."
             )
+        else:
+            _check_unit(slices)
         slices = slices.detach().to(features)
         group = self._group()
         if group is not None:

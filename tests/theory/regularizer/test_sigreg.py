@@ -330,6 +330,9 @@ REFUSED: list[tuple[str, Any]] = [
     ("z", lambda: LambdaReg(2, batch_shape=(4,))(torch.ones(3, 5, 2))),
     ("slices", lambda: SIGReg(4)(torch.ones(5, 2), slices=torch.ones(4, 2))),
     ("slices", lambda: SIGReg(4)(torch.ones(3, 5, 2), slices=torch.ones(2, 2, 4))),
+    ("slices", lambda: SIGReg(4)(torch.ones(5, 2), slices=torch.ones(2, 4))),
+    ("slices", lambda: SIGReg(4)(torch.ones(5, 2), slices=torch.full((2, 4), torch.nan))),
+    ("slices", lambda: SIGReg(4)(torch.ones(5, 2), slices=torch.eye(2, dtype=torch.int64))),
     ("reduction", lambda: SIGReg(4)(torch.ones(5, 2), reduction="sum")),  # type: ignore[arg-type]
     ("target", lambda: LambdaReg(3, target=LambdaReg(2).target)),
 ]
