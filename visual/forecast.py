@@ -11,6 +11,7 @@ what the encoder made of them, and how much else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from theory.estimate import estimate_metric
 from theory.spd import check_array
 from theory.target import optimal_target
 from visual.advice import KAPPAS
-from visual.geometry import Frames
+from visual.geometry import Frames, local_metrics, number
 
 _NAMES = ("mean_regret", "condition_number")
 
@@ -31,6 +32,7 @@ def forecast_regret(
     kappas: Sequence[float] = KAPPAS,
     *,
     draws: int = 100,
+    centers: int = 100,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
     """Mean regret of the metric of z(κ) = Λ(κ)^{1/2}u for each κ, of a model whose target is the identity.
@@ -43,15 +45,16 @@ def forecast_regret(
         û − u of held-out clips, (K, D).
     kappas
         κ ≥ 1.
-    draws, seed
-        Bootstrap draws over episodes, and their seed.
+    draws, centers, seed
+        Bootstrap draws over episodes; number of local maps; the seed of both.
 
     Returns
     -------
     list
         One dictionary per κ: ``kappa``; ``mean_regret`` and ``condition_number`` of the best linear map from the
-        states, each with ``…_low`` and ``…_high`` (95 %), ``None`` where the metric is singular; ``num_high``, the
-        directions on the high level.
+        states, each with ``…_low`` and ``…_high`` (95 %), ``None`` where the metric is singular; ``local_mean_regret``,
+        the mean over local linear maps, as :func:`visual.geometry.measure_geometry` has it; ``num_high``, how many
+        directions are on the high level.
 
     Raises
     ------
@@ -72,13 +75,15 @@ def forecast_regret(
     rows = []
     for kappa in kappas:
         target = optimal_target(noise, kappa)
-        scaled = frames.latents @ _square_root(target.matrix)
-        found = estimate_metric(frames.states, scaled, episodes=frames.episodes, resamples=draws, seed=seed)
+        scaled = replace(frames, latents=frames.latents @ _square_root(target.matrix))
+        found = estimate_metric(scaled.states, scaled.latents, episodes=scaled.episodes, resamples=draws, seed=seed)
+        local = local_metrics(scaled, centers=centers, seed=seed)
         row: dict[str, Any] = {"kappa": float(kappa)}
         for name in _NAMES:
             low, high = found.interval[name]
             values = {name: getattr(found, name), f"{name}_low": low, f"{name}_high": high}
-            row |= {key: float(value) if np.isfinite(value) else None for key, value in values.items()}
+            row |= {key: number(value) for key, value in values.items()}
+        row["local_mean_regret"] = None if local is None else number(local.mean_regret)
         rows.append(row | {"num_high": target.num_high})
     return rows
 
@@ -94,17 +99,18 @@ def describe(rows: Sequence[dict[str, Any]]) -> str:
     kappa = best(rows)
     if kappa is None:
         return "What another κ would make of these latents cannot be said: some state does not show in them."
-    at = ", ".join(
-        f"{row['mean_regret']:.3f} [{row['mean_regret_low']:.3f}, {row['mean_regret_high']:.3f}] at κ = "
-        f"{row['kappa']:g}"
-        for row in rows
-        if row["kappa"] in (1, 2, 4) and row["mean_regret"] is not None
-    )
+    at = ", ".join(_at(row) for row in rows if row["kappa"] in (1, 2, 4) and row["mean_regret"] is not None)
     largest = max(row["kappa"] for row in rows)
     return (
         f"Scaled as prediction asks for, the best linear map to these latents would have a mean regret of {at}; the "
         f"least is at κ = {kappa:g} (of {len(rows)} values up to {largest:g})."
     )
+
+
+def _at(row: dict[str, Any]) -> str:
+    local = "" if row["local_mean_regret"] is None else f" (local maps {row['local_mean_regret']:.3f})"
+    interval = f"[{row['mean_regret_low']:.3f}, {row['mean_regret_high']:.3f}]"
+    return f"{row['mean_regret']:.3f} {interval}{local} at κ = {row['kappa']:g}"
 
 
 def _square_root(matrix: NDArray[np.float64]) -> NDArray[np.float64]:

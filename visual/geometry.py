@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from theory.estimate import estimate_local_metrics, estimate_metric
+from theory.estimate import LocalMetrics, estimate_local_metrics, estimate_metric
 from visual.checkpoint import WorldModel
 from visual.data import ClipDataset, Recording
 from visual.features import encode_frames
@@ -132,27 +132,35 @@ def geometry_of(
     """What :func:`measure_geometry` returns, of frames at hand."""
     states, latents, episodes = frames.states, frames.latents, frames.episodes
     whole = estimate_metric(states, latents, episodes=episodes, resamples=draws, seed=seed)
-    try:
-        local = estimate_local_metrics(
-            states, latents, centers=min(centers, len(states)), neighbors=neighbors, seed=seed
-        )
-    except ValueError:
-        # A state may be constant in a neighbourhood: a cube lies on its table.
-        local = None
+    local = local_metrics(frames, centers=centers, neighbors=neighbors, seed=seed)
     found: dict[str, Any] = {"frames": len(states), "dim": states.shape[1], "metric": whole.metric.tolist()}
     for name in ("condition_number", "mean_regret", "worst_regret", "r_squared"):
         low, high = whole.interval[name]
-        found |= {name: _number(getattr(whole, name)), f"{name}_low": _number(low), f"{name}_high": _number(high)}
+        found |= {name: number(getattr(whole, name)), f"{name}_low": number(low), f"{name}_high": number(high)}
     if local is None:
         return found | dict.fromkeys(_LOCAL)
     return found | {
-        "local_condition_number": _number(np.median(local.condition_numbers)),
-        "local_mean_regret": _number(local.mean_regret),
+        "local_condition_number": number(np.median(local.condition_numbers)),
+        "local_mean_regret": number(local.mean_regret),
         "local_spread": _median_of_known(local.spread),
         "local_r_squared": float(np.median(local.r_squared)),
         "local_radius": float(np.median(local.radii)),
         "local_singular": local.num_singular,
     }
+
+
+def local_metrics(
+    frames: Frames, *, centers: int = 100, neighbors: int | None = None, seed: int = 0
+) -> LocalMetrics | None:
+    """Metrics of local linear maps (:func:`theory.estimate.estimate_local_metrics`).
+
+    ``None`` where a state is constant in a neighbourhood: a cube lies on its table.
+    """
+    number = min(centers, len(frames.states))
+    try:
+        return estimate_local_metrics(frames.states, frames.latents, centers=number, neighbors=neighbors, seed=seed)
+    except ValueError:
+        return None
 
 
 def _in_one_turn(angles: np.ndarray, period: float) -> np.ndarray:
@@ -161,7 +169,8 @@ def _in_one_turn(angles: np.ndarray, period: float) -> np.ndarray:
     return np.asarray((angles - center + period / 2) % period + center - period / 2)
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
+    """A finite number, or ``None``, as JSON has it."""
     return float(value) if np.isfinite(value) else None
 
 

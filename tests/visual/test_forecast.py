@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from theory.estimate import estimate_metric
 from theory.regret import regret_curve
 from visual.forecast import best, describe, forecast_regret
-from visual.geometry import Frames
+from visual.geometry import Frames, geometry_of
 
 KAPPAS = (1.0, 2.0, 4.0, 16.0)
 
@@ -54,7 +54,10 @@ def test_one_is_what_is_measured() -> None:
     frames, residuals, _ = sample(1, 3)
     stretched = Frames(frames.states, frames.latents * [1.0, 2.0, 0.1], frames.episodes)
     measured = estimate_metric(stretched.states, stretched.latents, resamples=50)
-    assert forecast_regret(stretched, residuals, draws=50)[0]["mean_regret"] == pytest.approx(measured.mean_regret)
+    first = forecast_regret(stretched, residuals, draws=50)[0]
+    assert first["mean_regret"] == pytest.approx(measured.mean_regret)
+    assert first["local_mean_regret"] == pytest.approx(geometry_of(stretched, draws=50)["local_mean_regret"])
+    assert first["local_mean_regret"] == pytest.approx(measured.mean_regret)
 
 
 def test_spare_dimensions_come_first() -> None:
