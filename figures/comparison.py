@@ -145,7 +145,9 @@ def _order(rows: pd.DataFrame) -> list[str]:
 def _regret(found: object) -> str:
     if not isinstance(found, dict) or found.get("mean_regret") is None:
         return BLANK
-    return f"{found['mean_regret']:.3f} [{found['mean_regret_low']:.3f}, {found['mean_regret_high']:.3f}]"
+    local = found.get("local_mean_regret")
+    cell = f"{found['mean_regret']:.3f} [{found['mean_regret_low']:.3f}, {found['mean_regret_high']:.3f}]"
+    return cell if local is None else f"{cell}; {local:.3f}"
 
 
 def success(episodes: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
@@ -394,7 +396,7 @@ _FORECAST = (
 )
 _LATENT_FORECAST = (
     "Mean regret of the best linear map from the states to the latent of held-out frames, in units of the success "
-    "threshold. At κ = 1 as measured; for other κ the forecast scales those latents by the target that their one-step "
+    "threshold, and after the semicolon the mean over local linear maps, which is what a planner meets near a goal. At κ = 1 as measured; for other κ the forecast scales those latents by the target that their one-step "
     "residuals ask for, spare dimensions first (docs/theory.md, T12; `python -m visual diagnose`), and “measured” is "
     "the model that was trained with that κ and seed. “Best κ” is the least of ten values up to 16. Intervals: "
     "bootstrap over episodes."

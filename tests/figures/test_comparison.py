@@ -60,11 +60,13 @@ def test_the_forecast_from_latents_stands_beside_what_was_measured() -> None:
         run = f"{task}-{seed}-{kappa}"
         rows += [{"task": task, "training_seed": seed, "kappa": kappa, "run": run}] * 2
         each = None if forecast is None else [{"kappa": at, **regret(value)} for at, value in forecast]
-        summaries[run] = {"geometry": None if own is None else regret(own), "forecast": each}
+        geometry = None if own is None else {**regret(own), "local_mean_regret": 0.5}
+        summaries[run] = {"geometry": geometry, "forecast": each}
     found = comparison.latent_forecast(pd.DataFrame(rows), summaries)
     first, second = found.to_numpy().tolist()
     assert first == ["TwoRoom", "7", "0.300 [0.000, 1.000]", "0.300 [0.000, 1.000]", "–", "–", "–", "1"]
     assert second[:2] == ["PushT", "2"]
+    assert second[4] == "0.200 [0.000, 1.000]; 0.500"
     assert [cell.split()[0] for cell in second[2:]] == ["0.100", "0.250", "0.200", "0.050", "–", "4"]
 
 
