@@ -396,10 +396,11 @@ _FORECAST = (
 )
 _LATENT_FORECAST = (
     "Mean regret of the best linear map from the states to the latent of held-out frames, in units of the success "
-    "threshold, and after the semicolon the mean over local linear maps, which is what a planner meets near a goal. At κ = 1 as measured; for other κ the forecast scales those latents by the target that their one-step "
-    "residuals ask for, spare dimensions first (docs/theory.md, T12; `python -m visual diagnose`), and “measured” is "
-    "the model that was trained with that κ and seed. “Best κ” is the least of ten values up to 16. Intervals: "
-    "bootstrap over episodes."
+    "threshold, and after the semicolon the mean over local linear maps, which is what a planner meets near a goal. "
+    "At κ = 1 as measured; for other κ the forecast scales those latents by the target that their one-step residuals "
+    "ask for, spare dimensions first (docs/theory.md, T12; `python -m visual diagnose`), and “measured” is the model "
+    "that was trained with that κ and seed. “Best κ” is the least of ten values up to 16. Intervals: bootstrap over "
+    "episodes."
 )
 _RATE = (
     "Wilson intervals, one training seed each. Random actions and the share solved before the first action are of the "
