@@ -58,6 +58,8 @@ def list_figures(results: Results = Path("results")) -> None:
 
 def _state(source: Any, results: Path) -> str:
     """Where a run's rows lie and of which commit, or the command that makes them."""
+    from rich.markup import escape
+
     from figures.catalog import MEASURED
     from figures.visual_rows import VisualRuns
     from theory.runs import read_run
@@ -67,9 +69,9 @@ def _state(source: Any, results: Path) -> str:
     try:
         folder = source.folder(results)
     except ValueError:
-        return f"[red]damaged[/red]: {source.command} --force"
+        return f"[red]damaged[/red]: {escape(source.command)} --force"
     if folder is None:
-        return f"[yellow]missing[/yellow]: {source.command}"
+        return f"[yellow]missing[/yellow]: {escape(source.command)}"
     record = read_run(folder)
     kind = "published" if folder.is_relative_to(MEASURED) else "computed"
     return f"[green]{kind}[/green] {record.started[:10]}" + (f", commit {record.commit[:10]}" if record.commit else "")
@@ -77,14 +79,16 @@ def _state(source: Any, results: Path) -> str:
 
 def _states(source: Any, results: Path) -> str:
     """How many runs of a stage there are, or the command that makes one."""
+    from rich.markup import escape
+
     from figures.catalog import MEASURED
 
     try:
         folders = source.folders(results)
     except ValueError as error:
-        return f"[red]damaged[/red]: {error}"
+        return f"[red]damaged[/red]: {escape(str(error))}"
     if not folders:
-        return f"[yellow]not run[/yellow]: {source.command}"
+        return f"[yellow]not run[/yellow]: {escape(source.command)}"
     published = sum(folder.is_relative_to(MEASURED) for folder in folders)
     counts = {"computed": len(folders) - published, "published": published}
     return ", ".join(f"[green]{kind}[/green] {count}" for kind, count in counts.items() if count)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from figures import style, visual_rows
-from figures.catalog import Figure
+from figures.catalog import Figure, Source
 from visual.permutation import bootstrap_interval
 
 if TYPE_CHECKING:
@@ -31,7 +31,12 @@ FACTORS = {
 
 
 class _Factorial(visual_rows.VisualRuns):
-    """Diagnoses, with the command that makes those of the factorial."""
+    """Diagnoses of variants of a preset, with the command that makes those of the factorial."""
+
+    def sources(self, results: Path) -> list[Source]:
+        """Every finished run of a variant."""
+        runs = super().sources(results)
+        return [run for run in runs if Path(run.path).parts[2].split("-", 2)[2] not in visual_rows.PRESETS]
 
     @property
     def command(self) -> str:

@@ -12,6 +12,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 from figures import catalog, fig_settings
+from theory.runs import open_run
 
 #: What each factor's upper level adds to the agreement; the last one is an interaction of κ and D.
 PLANTED = {"kappa": 0.04, "target_lr_multiplier": 0.01, "regularizer_weight": -0.02, "latent_dim": 0.03}
@@ -87,6 +88,16 @@ def test_a_variant_without_its_training_is_refused(runs: tuple[pd.DataFrame, dic
     settings.pop(next(iter(settings)))
     with pytest.raises(ValueError, match="has no finished training run beside it"):
         fig_settings.data(rows, settings)
+
+
+def test_only_variants_are_rows_of_it(tmp_path: Path) -> None:
+    """Mutation: take every diagnosis."""
+    for model in ("k4-s3072-laptop", "k4-s3072-laptop-latent_dim16"):
+        with open_run(tmp_path / f"visual/tworoom/{model}/diagnose", {}) as run:
+            run.write_rows(pd.DataFrame({"value": [1]}))
+    with catalog.only_results():
+        paths = [source.path for source in fig_settings.RUNS.sources(tmp_path)]
+    assert paths == ["visual/tworoom/k4-s3072-laptop-latent_dim16/diagnose"]
 
 
 def test_drawn_with_and_without_runs(runs: tuple[pd.DataFrame, dict[str, Any]], tmp_path: Path) -> None:
