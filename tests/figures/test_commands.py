@@ -44,7 +44,7 @@ def assert_sentence(status: int, errors: str, part: str) -> None:
 def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing published, a wide terminal, and no file of this checkout within reach."""
     monkeypatch.setattr(catalog, "MEASURED", tmp_path / "measured")
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.chdir(tmp_path)
 
 
