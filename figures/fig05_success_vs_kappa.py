@@ -47,7 +47,7 @@ def draw(frame: pd.DataFrame) -> MatplotlibFigure:
             panels[0].plot([], [], "s", ms=4.5, label="published LeWM (3 seeds)", **visual_panels.PUBLISHED)[0],
             panels[0].errorbar([], [], [], label=f"{have}, 95 % interval" if len(ours) else have, **_ours()),
         ]
-        figure.legend(handles=handles, loc="outside upper center", ncols=3, columnspacing=1.2, handletextpad=0.5)
+        figure.legend(handles=handles, loc="outside upper center", ncols=2, columnspacing=1.2, handletextpad=0.5)
         style.stamp(figure, frame["origin"].dropna())
         return figure
 

@@ -69,7 +69,7 @@ def draw(frame: pd.DataFrame) -> MatplotlibFigure:
         axes.set_xlim(0, end)
         axes.set_xlabel("training step")
         axes.set_ylabel("condition number of the target\n(ratio of variances)")
-        axes.set_title(f"TwoRoom, {visual_rows.describe(runs)}")
+        axes.set_title(f"TwoRoom,\n{visual_rows.describe(runs)}")
         if runs.empty:
             axes.set_xticks([])
         style.stamp(figure, frame["origin"].dropna())

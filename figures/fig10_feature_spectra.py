@@ -73,7 +73,7 @@ def draw(frame: pd.DataFrame) -> MatplotlibFigure:
         axes.set_xlim(1, size)
         axes.set_xlabel("index of the eigenvalue")
         axes.set_ylabel("eigenvalue of the feature covariance\n(relative to the mean)")
-        axes.set_title(f"TwoRoom, {visual_rows.describe(frame)}")
+        axes.set_title(f"TwoRoom,\n{visual_rows.describe(frame)}")
         if frame.empty:
             axes.set_ylim(0, 2)
             visual_panels.say_not_run(axes, "here: not run\npublished: a picture without numbers")
