@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from figures.tables import BLANK, markdown, number
 from figures.visual_rows import TITLES, VisualRuns, one_setting, planned
@@ -22,7 +23,7 @@ from visual.permutation import bootstrap_interval, sign_flip_p_value
 from visual.statistics import mcnemar_exact, wilson_interval
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 #: The page of the really-run comparison.
 PAGE = Path("docs/comparison.md")
@@ -186,6 +187,7 @@ def differences(episodes: pd.DataFrame) -> pd.DataFrame:
             "points, mean": number(float(np.mean(gains)), "+.1f"),
             "[95 %, over pairs]": f"[{number(100 * low, '+.1f')}, {number(100 * high, '+.1f')}]",
             "by seed": "; ".join(number(gain, "+.1f") for gain in gains),
+            "[95 %, over seeds]": _over_seeds(gains, "+.1f"),
             "McNemar p, by seed": "; ".join(_p(value) for value in tests),
             "p over episodes": _p(sign_flip_p_value(by_pair["gain"], by_pair["episode"])),
             "p over seeds": f"{_p(sign_flip_p_value(np.array(gains)))} (least {2.0 ** (1 - len(gains)):g})",
@@ -221,6 +223,7 @@ def ordering_differences(ordering: pd.DataFrame) -> pd.DataFrame:
             gains = joined.groupby("training_seed")["gain"].mean().to_numpy()
             cells[f"{head}, mean [95 %, over pairs]"] = _with_interval(float(by_pair.mean()), by_pair, "+.3f")
             cells[f"{head}, by seed"] = "; ".join(number(gain, "+.3f") for gain in gains) or BLANK
+            cells[f"{head}, [95 %, over seeds]"] = _over_seeds(gains, "+.3f")
         return cells
 
     return _against_one(ordering, row)
@@ -325,6 +328,15 @@ def _with_interval(mean: float, by_pair: pd.Series, form: str) -> str:
     return f"{number(mean, form)} [{number(low, form)}, {number(high, form)}]"
 
 
+def _over_seeds(values: ArrayLike, form: str) -> str:
+    """Student's interval of the mean over training seeds, which are few; a dash for one seed."""
+    found = np.asarray(values, dtype=float)
+    if len(found) < 2:
+        return BLANK
+    half = stats.t.ppf(0.975, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found))
+    return f"[{number(found.mean() - half, form)}, {number(found.mean() + half, form)}]"
+
+
 def _by_model(rows: pd.DataFrame, row: Callable[[pd.DataFrame], dict[str, str]]) -> pd.DataFrame:
     """Rows of text per task, in the paper's order, and κ."""
     table = [
@@ -410,15 +422,17 @@ _RATE = (
 _DIFFERENCE = (
     "McNemar's exact test asks, for one trained model of each kind, whether they differ on pairs like these, and takes "
     "pairs as independent. “p over episodes” asks the same of all seeds together, with the pairs of an episode flipped "
-    "together. “p over seeds” asks whether other training runs would differ like these; with few seeds it cannot be "
-    "small, and the least it could be is given."
+    "together. “p over seeds” and the interval over seeds (Student's t) ask whether other training runs would differ "
+    "like these; with few seeds the p value cannot be small, and the least it could be is given."
 )
 _ORDER = (
     "Mean over pairs of the share of sequence pairs whose cost order agrees with their outcome order (docs/theory.md, "
     "T11). Every model scores the same stored sequences. Intervals: bootstrap of the "
     "mean over seeds, the pairs of an episode drawn together."
 )
-_ORDER_DIFFERENCE = "Agreement of κ minus that of κ = 1, same seeds, pairs and sequences; intervals as above."
+_ORDER_DIFFERENCE = (
+    "Agreement of κ minus that of κ = 1, same seeds, pairs and sequences; intervals as above, over seeds Student's t."
+)
 _TRAINED = (
     "Held-out episodes, mean over seeds. “Relative” is the prediction error over the features' variance: the target's "
     "mean variance is 1 by construction, so errors at different κ are comparable but are not errors of one metric. "

@@ -100,9 +100,19 @@ def test_differences_are_paired_and_test_pairs_and_seeds_apart(results: Path) ->
     assert row["by seed"] == "; ".join(f"+{100 * gain / 20:.1f}" for gain in gained)
     p_values = [min(1.0, 2 * stats.binom.cdf(0, gain, 0.5)) for gain in gained]
     assert row["McNemar p, by seed"] == "; ".join(f"{value:.2g}" for value in p_values)
+    # No spread over seeds, and no interval.
+    assert row["[95 %, over seeds]"] == f"[{row['points, mean']}, {row['points, mean']}]"
     # Two seeds that agree: the least that an exact test of two can give.
     assert row["p over seeds"] == "0.5 (least 0.5)"
     assert set(table(results, "differences")["κ"]) == {"2", "4"}
+
+
+def test_intervals_over_seeds_are_students() -> None:
+    """Mutation: divide by n instead of n − 1, or take the normal quantile."""
+    gains = [1.5, -3.0, 0.5]
+    low, high = stats.ttest_1samp(gains, 0).confidence_interval()
+    assert comparison._over_seeds(gains, "+.2f") == f"[{low:+.2f}, {high:+.2f}]".replace("-", "−")
+    assert comparison._over_seeds(gains[:1], "+.2f") == "–"
 
 
 def test_ordering_leaves_out_what_cannot_be_ordered_and_pairs_the_rest(results: Path) -> None:
