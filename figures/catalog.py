@@ -215,7 +215,8 @@ def runs(results: Path) -> dict[str, Source]:
 
     found = {need.path: need for name in names() for need in get(name).needs if isinstance(need, Source)}
     found[FRESH_SEEDS.path] = FRESH_SEEDS
-    return found | {source.path: source for stage in STAGES for source in VisualRuns(stage).sources(results)}
+    stages = [VisualRuns(stage, variants=variants) for stage in STAGES for variants in (False, True)]
+    return found | {source.path: source for stage in stages for source in stage.sources(results)}
 
 
 def require_columns(rows: pd.DataFrame, columns: list[str], source: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from figures import style, visual_rows
-from figures.catalog import Figure, Source
+from figures.catalog import Figure
 from visual.permutation import bootstrap_interval
 
 if TYPE_CHECKING:
@@ -31,12 +31,7 @@ FACTORS = {
 
 
 class _Factorial(visual_rows.VisualRuns):
-    """Diagnoses of variants of a preset, with the command that makes those of the factorial."""
-
-    def sources(self, results: Path) -> list[Source]:
-        """Every finished run of a variant."""
-        runs = super().sources(results)
-        return [run for run in runs if Path(run.path).parts[2].split("-", 2)[2] not in visual_rows.PRESETS]
+    """Runs of variants, with the command that makes those of the factorial."""
 
     @property
     def command(self) -> str:
@@ -44,7 +39,8 @@ class _Factorial(visual_rows.VisualRuns):
         return COMMAND
 
 
-RUNS = _Factorial("diagnose", TASK)
+RUNS = _Factorial("diagnose", TASK, variants=True)
+TRAINING = _Factorial("train", TASK, variants=True)
 COSTS = {"pred": "$J_\\mathrm{pred}$ agreement (%)", "enc": "$J_\\mathrm{enc}$ agreement (%)"}
 LEVEL, EFFECT = "level", "effect"
 
@@ -55,7 +51,7 @@ def data(pairs: pd.DataFrame, settings: Mapping[str, Mapping[str, Any]]) -> pd.D
     Parameters
     ----------
     pairs
-        Rows of ``diagnose`` with their ``run``; those of presets as they are, without changes, are left out.
+        Rows of ``diagnose`` of variants with their ``run``.
     settings
         Settings of the training runs, by run.
 
@@ -76,15 +72,14 @@ def data(pairs: pd.DataFrame, settings: Mapping[str, Mapping[str, Any]]) -> pd.D
         *("factor", "kind", "cost", "cell", "x", "value", "low", "high", "cells", "same_sign"),
         *("kappa", "task", "preset", "training_seed", "origin"),
     ]
-    variants = pairs[~pairs["preset"].isin(visual_rows.PRESETS)]
-    models = {run: _factors(str(run), group, settings) for run, group in variants.groupby("run")}
+    models = {run: _factors(str(run), group, settings) for run, group in pairs.groupby("run")}
     lines: list[dict[str, Any]] = []
     for factor in FACTORS:
         cells = list(_cells(models, factor))
         for cost in COSTS if cells else ():
             changes = []
             for number, ends in enumerate(cells):
-                parts = [variants[variants["run"] == run].set_index(["episode", "pair"]) for run in ends]
+                parts = [pairs[pairs["run"] == run].set_index(["episode", "pair"]) for run in ends]
                 for run, part in zip(ends, parts, strict=True):
                     labels = {name: part[name].iloc[0] for name in ("kappa", "task", "training_seed", "origin")}
                     labels |= {"preset": str(part["preset"].iloc[0]).split("-")[0], "x": models[run][factor]}
@@ -171,7 +166,7 @@ def _draw_panel(axes: Axes, part: pd.DataFrame) -> None:
 
 def read(results: Path) -> pd.DataFrame:
     """:func:`data` of the diagnoses under ``results``."""
-    return data(RUNS.rows(results), visual_rows.VisualRuns("train", TASK).settings(results))
+    return data(RUNS.rows(results), TRAINING.settings(results))
 
 
 FIGURE = Figure(
@@ -181,7 +176,7 @@ FIGURE = Figure(
     "in one setting; the bold one is their mean. Above: mean change of agreement in points, with its 95 % interval "
     "over pairs (episodes drawn whole; other training runs are not in it), and how many of the lines go the same way. "
     "κ = 1 has no target whose rate could be changed, and is compared with κ = 4 at both rates.",
-    needs=(RUNS,),
+    needs=(RUNS, TRAINING),
     read=read,
     draw=draw,
 )

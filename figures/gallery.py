@@ -78,7 +78,7 @@ def _section(name: str, frame: pd.DataFrame | None) -> str:
         lines += [f"![{alt}]({IMAGES}/{name}.png)", "", item.caption]
     lines += [
         "",
-        f"Draw it: `python -m figures {name}`. Rows: {'; '.join(map(_state, item.needs)) or 'none needed'}.",
+        f"Draw it: `python -m figures {name}`. Rows: {'; '.join(dict.fromkeys(map(_state, item.needs))) or 'none needed'}.",
         "",
     ]
     return "\n".join(lines)

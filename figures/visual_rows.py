@@ -7,6 +7,7 @@ the finished runs have, the larger preset in case of a tie.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ NOT_RUN = "not run"
 #: From the smallest to the largest.
 PRESETS = ("quick", "laptop", "paper")
 ORIGINS = ("measured", "synthetic")
+_VARIANT = re.compile(rf"/k[^/-]+-s\d+-({'|'.join(PRESETS)})-[^/]+/[^/]+$")
 
 
 @dataclass(frozen=True)
@@ -126,10 +128,14 @@ class VisualRuns:
         A key of :data:`STAGES`.
     task
         One task; by default those of the paper.
+    variants
+        Runs of variants of a preset (:mod:`visual.variants`) alone; by default those of presets as they are, so that
+        no number of variants changes what a figure of the comparison shows.
     """
 
     stage: str
     task: str | None = None
+    variants: bool = False
 
     @property
     def path(self) -> str:
@@ -157,7 +163,7 @@ class VisualRuns:
                 for root in (results, catalog.MEASURED)
                 for task in tasks
                 for folder in (root / "visual" / task).glob(pattern)
-                if folder.is_dir()
+                if folder.is_dir() and bool(_VARIANT.search(folder.as_posix())) == self.variants
             }
         )
         private = STAGES[self.stage].private
