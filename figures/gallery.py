@@ -76,9 +76,10 @@ def _section(name: str, frame: pd.DataFrame | None) -> str:
     else:
         alt = item.caption.split(". ")[0].strip(".").replace("[", "(").replace("]", ")")
         lines += [f"![{alt}]({IMAGES}/{name}.png)", "", item.caption]
+    rows = "; ".join(dict.fromkeys(map(_state, item.needs)))
     lines += [
         "",
-        f"Draw it: `python -m figures {name}`. Rows: {'; '.join(dict.fromkeys(map(_state, item.needs))) or 'none needed'}.",
+        f"Draw it: `python -m figures {name}`. Rows: {rows or 'none needed'}.",
         "",
     ]
     return "\n".join(lines)
