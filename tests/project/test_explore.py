@@ -264,6 +264,16 @@ def test_paper_example(page: Page) -> None:
     close(answer["best"]["kappa"], 49 / 16, 1e-14)
 
 
+def test_no_kappa_where_the_states_fit_the_task(page: Page) -> None:
+    """Claim 1: with Q ∝ Σ⁻¹ the best κ is 1 to the last bit. Mutation: leave a ratio of 1 to how it rounds."""
+    cases = []
+    for index in range(40):
+        case = CASES[index]
+        cases.append(plain({**case, "task_metric": (1 + index) * np.linalg.inv(case["state_cov"]), "kappas": []}))
+    answers = page.evaluate("cases => cases.map((one) => window.explore.compute(one).best.kappa)", cases)
+    assert answers == [1] * len(cases)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

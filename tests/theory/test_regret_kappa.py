@@ -195,6 +195,20 @@ def test_best_kappa_is_one_where_the_regulariser_hurts() -> None:
     assert best_kappa(state_cov, np.zeros((2, 2))).kappa == 1.0
 
 
+@given(seeds(), st.integers(2, 6), conditions(1e4))
+def test_best_kappa_is_exactly_one_where_the_states_fit_the_task(seed: int, dim: int, condition: float) -> None:
+    """Q ∝ Σ⁻¹: M = Σ⁻¹ is the task's metric already, and the answer does not hang on which way a ratio of 1 rounds.
+
+    Mutation: drop the tolerance in two dimensions.
+    """
+    rng = np.random.default_rng(seed)
+    state_cov = random_spd(rng, dim, condition)
+    noise_cov = random_spd(rng, dim, 10.0 ** rng.uniform(0, 3))
+    best = best_kappa(state_cov, noise_cov, rng.uniform(0.1, 10) * np.linalg.inv(state_cov))
+    assert best.kappa == 1.0
+    assert best.mean_regret < 1e-9
+
+
 def test_best_kappa_at_the_end_of_a_piece() -> None:
     """Claim 6: Σ = diag(8, 3, 1), Σ_w ∝ I: two high directions up to κ₂ = (1 − 1/3)/(1/3 − 1/8) = 3.2, then one.
 

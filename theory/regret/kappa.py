@@ -138,8 +138,8 @@ def best_kappa(state_cov: ArrayLike, noise_cov: ArrayLike, task_metric: ArrayLik
     Returns
     -------
     BestKappa
-        ``kappa`` (exact for n = 2; otherwise relative accuracy about 1e-8, at a minimum that is flat) and
-        ``mean_regret``.
+        ``kappa`` (exact for n = 2, where one within :data:`theory.target.TIE_TOLERANCE` of 1 is 1; otherwise relative
+        accuracy about 1e-8, at a minimum that is flat) and ``mean_regret``.
 
     Raises
     ------
@@ -174,9 +174,11 @@ def best_kappa(state_cov: ArrayLike, noise_cov: ArrayLike, task_metric: ArrayLik
 
     if dim == 2:
         # κ b₁b₁ᵀ + b₂b₂ᵀ is roundest where its two parts have equal traces; gain's rows are the b_i.
-        plane = max(1.0, float(gain[1] @ gain[1]) / float(gain[0] @ gain[0]))
-        target = optimal_target(noise, plane)
-        kappa = plane if target.num_high else 1.0
+        plane = float(gain[1] @ gain[1]) / float(gain[0] @ gain[0])
+        # Where Σ ∝ Q⁻¹ this is 1 but for rounding, and which way it rounds depends on the processor.
+        helps = plane > 1 + TIE_TOLERANCE and optimal_target(noise, plane).num_high > 0
+        kappa = plane if helps else 1.0
+        target = optimal_target(noise, kappa)
         return BestKappa(kappa, mean_line_regret(anisotropic_metric(state_cov, target.matrix), task_metric))
 
     best_log, best = 0.0, regret(0.0, 0)
