@@ -6,13 +6,14 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
 from figures import catalog, comparison, report
 from figures.report import Picture
 from figures.tables import markdown
-from figures.visual_rows import DIAGNOSE, FILM, PLAN, TASKS, TRAIN, VisualRuns
+from figures.visual_rows import DIAGNOSE, PLAN, TASKS, TRAIN, VisualRuns
 from theory.runs import RUN_FILE, RunRecord, ensure_writable, read_run, write_atomic
 from visual.tasks import get_task
 
@@ -77,20 +78,21 @@ def _write(title: str, task: str, results: Path, folder: Path, progress: Callabl
 
 
 def _of(stage: VisualRuns, task: str) -> VisualRuns:
-    return VisualRuns(stage.stage, task)
+    return replace(stage, task=task)
 
 
 def _pictures(task: str, results: Path, folder: Path, progress: Callable[[str], object]) -> list[Picture]:
     """Every figure that draws a stage this task has runs of."""
-    have = {stage.stage for stage in (TRAIN, PLAN, DIAGNOSE, FILM) if _of(stage, task).sources(results)}
     pictures = []
     for name in catalog.names():
         figure = catalog.get(name)
-        stages = {need.stage: need.task for need in figure.needs if isinstance(need, VisualRuns)}
-        if not isinstance(figure, catalog.Figure) or not stages or not set(stages) <= have:
+        stages = [need for need in figure.needs if isinstance(need, VisualRuns)]
+        if not isinstance(figure, catalog.Figure) or not stages:
             continue
         # Figures of no task in particular draw those of the paper.
-        if any(of != task and (of is not None or task not in TASKS) for of in stages.values()):
+        if any(stage.task != task and (stage.task is not None or task not in TASKS) for stage in stages):
+            continue
+        if not all(_of(stage, task).sources(results) for stage in stages):
             continue
         progress(f"drawing {name}")
         png = next(path for path in figure.render(results, folder) if path.suffix == ".png")

@@ -271,6 +271,32 @@ def one_setting(rows: pd.DataFrame, columns: Sequence[str] = ("preset",)) -> pd.
     return rows[keep].reset_index(drop=True)
 
 
+def one_seed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of each task the rows of one training seed: that of the most κ, of several such the largest number.
+
+    Success differs more between training seeds than between κ, so a curve against κ keeps to one seed.
+    """
+    if rows.empty:
+        return rows
+    counts = rows.groupby(["task", "training_seed"])["kappa"].nunique().reset_index()
+    chosen = counts.sort_values(["kappa", "training_seed"]).drop_duplicates("task", keep="last")
+    return rows.merge(chosen[["task", "training_seed"]], on=["task", "training_seed"])
+
+
+def apart(rows: pd.DataFrame, seed: str = "training_seed") -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of the κ that a task's training seeds share, and rows of its κ sweep, if there is one.
+
+    A κ with one training seed, where another κ of the task has several, belongs to a sweep: a mean over seeds beside a
+    single model would compare seeds with κ. The sweep holds every κ of such a seed.
+    """
+    if rows.empty:
+        return rows, rows
+    seeds = rows.groupby(["task", "kappa"])[seed].transform("nunique")
+    alone = (seeds == 1) & (seeds.groupby(rows["task"]).transform("max") > 1)
+    swept = alone.groupby([rows["task"], rows[seed]]).transform("any")
+    return rows[~alone].reset_index(drop=True), rows[swept].reset_index(drop=True)
+
+
 def planned(results: Path, task: str | None = None) -> pd.DataFrame:
     """Episodes planned with CEM on the latent cost, of one preset and one protocol; of one task or of the paper's."""
     rows = VisualRuns("plan", task).rows(results)

@@ -100,5 +100,18 @@ def _fail(sentence: str) -> NoReturn:
     sys.exit(2)
 
 
+def same_kernels_everywhere() -> None:
+    """Let NumPy's OpenBLAS use the kernels of x86 with AVX2 on every processor that has it, unless the user chose some.
+
+    Left alone it takes those of the processor at hand, which round differently. Cube's inverse kinematics goes through
+    them, so its recordings differed between machines: in the last bits at first, then in where the block ended up. It
+    must run before NumPy is imported, and reaches the processes that this one starts. PyTorch has its own kernels.
+    """
+    processor = Path("/proc/cpuinfo")
+    if processor.is_file() and "avx2" in processor.read_text(encoding="utf-8", errors="replace").split():
+        os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
+
+
 if __name__ == "__main__":
+    same_kernels_everywhere()
     main(sys.argv[1:])

@@ -13,8 +13,9 @@ import pytest
 import synthetic_visual as synthetic
 from scipy import stats
 
-from figures import catalog, comparison
+from figures import catalog, comparison, comparison_tables
 from figures.visual_report import _pictures, write
+from figures.visual_rows import planned
 from theory.runs import finished_run, open_run
 from visual.permutation import bootstrap_interval
 from visual.statistics import wilson_interval
@@ -62,7 +63,7 @@ def test_the_forecast_from_latents_stands_beside_what_was_measured() -> None:
         each = None if forecast is None else [{"kappa": at, **regret(value)} for at, value in forecast]
         geometry = None if own is None else {**regret(own), "local_mean_regret": 0.5}
         summaries[run] = {"geometry": geometry, "forecast": each}
-    found = comparison.latent_forecast(pd.DataFrame(rows), summaries)
+    found = comparison_tables.latent_forecast(pd.DataFrame(rows), summaries)
     first, second = found.to_numpy().tolist()
     assert first == ["TwoRoom", "7", "0.300 [0.000, 1.000]", "0.300 [0.000, 1.000]", "–", "–", "–", "1"]
     assert second[:2] == ["PushT", "2"]
@@ -111,8 +112,8 @@ def test_intervals_over_seeds_are_students() -> None:
     """Mutation: divide by n instead of n − 1, or take the normal quantile."""
     gains = [1.5, -3.0, 0.5]
     low, high = stats.ttest_1samp(gains, 0).confidence_interval()
-    assert comparison._over_seeds(gains, "+.2f") == f"[{low:+.2f}, {high:+.2f}]".replace("-", "−")
-    assert comparison._over_seeds(gains[:1], "+.2f") == "–"
+    assert comparison_tables._over_seeds(gains, "+.2f") == f"[{low:+.2f}, {high:+.2f}]".replace("-", "−")
+    assert comparison_tables._over_seeds(gains[:1], "+.2f") == "–"
 
 
 def test_ordering_leaves_out_what_cannot_be_ordered_and_pairs_the_rest(results: Path) -> None:
@@ -147,11 +148,11 @@ def test_training_says_what_it_ended_with(results: Path) -> None:
 
 
 def test_models_that_saw_other_pairs_are_not_compared(results: Path, tmp_path: Path) -> None:
-    base = comparison.planned(results)
+    base = planned(results)
     base = base[base["task"] == "tworoom"]
     shifted = base.assign(goal=base["goal"] + (base["kappa"] > 1))
     with pytest.raises(ValueError, match="only on the same pairs"):
-        comparison.differences(shifted)
+        comparison_tables.differences(shifted)
 
 
 def rewrite(folder: Path, change: Callable[[pd.DataFrame], pd.DataFrame], **settings: object) -> None:

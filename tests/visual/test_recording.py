@@ -8,6 +8,7 @@
 5. Replayed actions reach the recorded end: always in TwoRoom, Reacher and PointMaze, and at the known rates elsewhere.
 6. The manifest says what was recorded, with which versions, and describes exactly the file.
 7. Bad input is one sentence.
+8. NumPy's matrix products, which Cube's inverse kinematics goes through, round alike on every x86 with AVX2.
 """
 
 from __future__ import annotations
@@ -264,3 +265,34 @@ def test_bad_input_is_one_sentence(tmp_path: Path, short_recording: Recorded) ->
     with pytest.raises(ValueError, match="damaged"):
         collect("tworoom", "quick", out=tmp_path / "damaged")
     assert os.listdir(tmp_path / "damaged") == ["parts"]
+
+
+_KERNELS = """
+import os, runpy, sys
+sys.argv = ["visual", "collect", "--help"]
+try:
+    runpy.run_module("visual", run_name="__main__", alter_sys=True)
+except SystemExit as end:
+    assert not end.code
+import numpy, threadpoolctl
+found = [info["architecture"] for info in threadpoolctl.threadpool_info() if info["internal_api"] == "openblas"]
+print(os.environ.get("OPENBLAS_CORETYPE"), *found)
+"""
+
+
+@pytest.mark.parametrize("chosen", [None, "Nehalem"])
+def test_the_commands_use_the_same_kernels_on_every_processor(chosen: str | None) -> None:
+    """Claim 8. Mutation: set the variable after NumPy is imported, or over the user's choice."""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_CORETYPE"}
+    if chosen is not None:
+        environment["OPENBLAS_CORETYPE"] = chosen
+    run = subprocess.run(
+        [sys.executable, "-c", _KERNELS], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    variable, *kernels = run.stdout.splitlines()[-1].split()
+    cpu = Path("/proc/cpuinfo")
+    if cpu.is_file() and "avx2" in cpu.read_text(encoding="utf-8", errors="replace").split():
+        assert variable == (chosen or "Haswell")
+        assert set(kernels) == {variable}
+    else:
+        assert variable == str(chosen)
