@@ -69,8 +69,10 @@ def sections(results: Path, task: str | None = None) -> list[Section]:
     training = one_setting(stages["train"].rows(results)).rename(columns={"seed": "training_seed"})
     cards, summaries = stages["train"].cards(results), stages["diagnose"].cards(results, "summary.json")
     forecasts = tables.latent_forecast(ordering, summaries)
-    (episodes, *swept), (ordering, more), (training, last) = apart(episodes), apart(ordering), apart(training)
-    sweep = tables.sweep(*swept, more, last, cards, summaries)
+    episodes, plans = apart(episodes)
+    ordering, orders = apart(ordering)
+    training, logs = apart(training)
+    sweep = tables.sweep(plans, orders, logs, cards, summaries)
     ceilings = stages["ceiling"].rows(results)
     found = [
         Section("forecast", "Forecast from logged states", tables.forecast(stages["advice"].rows(results)), _FORECAST),

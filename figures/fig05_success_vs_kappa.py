@@ -23,7 +23,9 @@ def draw(frame: pd.DataFrame) -> MatplotlibFigure:
         panels = figure.subplots(1, len(visual_rows.TASKS), sharey=True)
         known = frame["origin"] == "published"
         for axes, task in zip(panels, visual_rows.TASKS, strict=True):
-            printed, here = frame[(frame["task"] == task) & known], frame[(frame["task"] == task) & ~known]
+            printed, ours = frame[(frame["task"] == task) & known], frame[(frame["task"] == task) & ~known]
+            here, others = ours[ours["swept"]], ours[~ours["swept"]]
+            axes.plot(others["kappa"] * 1.2, others["success_percent"], **_others())
             sweep, lewm = printed[printed["kappa"] > 1], printed[printed["kappa"] == 1]
             axes.plot(sweep["kappa"], sweep["success_percent"], color=style.FAINT, lw=0.9, zorder=1)
             axes.plot(sweep["kappa"], sweep["success_percent"], "o", ms=4.5, **visual_panels.PUBLISHED)
@@ -40,13 +42,15 @@ def draw(frame: pd.DataFrame) -> MatplotlibFigure:
         lowest = min(frame["success_percent"].min(), frame["low"].min())
         panels[0].set_ylim(max(0.0, lowest - 8), 101.5)
         panels[0].set_ylabel("planning success (%)")
-        ours = frame[~known]
+        ours = frame[~known & frame["swept"]]
         have = ours["have"].iloc[0] if len(ours) else visual_rows.describe(ours)
         handles = [
             panels[0].plot([], [], "o", ms=4.5, label=table6_kappa.PUBLISHED, **visual_panels.PUBLISHED)[0],
             panels[0].plot([], [], "s", ms=4.5, label="published LeWM (3 seeds)", **visual_panels.PUBLISHED)[0],
             panels[0].errorbar([], [], [], label=f"{have}, 95 % interval" if len(ours) else have, **_ours()),
         ]
+        if not frame["swept"].all():
+            handles += panels[0].plot([], [], label="other training seeds here", **_others())
         figure.legend(handles=handles, loc="outside upper center", ncols=2, columnspacing=1.2, handletextpad=0.5)
         style.stamp(figure, frame["origin"].dropna())
         return figure
@@ -54,6 +58,10 @@ def draw(frame: pd.DataFrame) -> MatplotlibFigure:
 
 def _ours() -> dict[str, Any]:
     return {"fmt": "-o", "ms": 4.2, "mec": "white", "mew": 0.6, "lw": 1.0, "color": visual_panels.ANISOWM}
+
+
+def _others() -> dict[str, Any]:
+    return {"marker": "_", "ls": "none", "ms": 5.0, "mew": 1.2, "color": visual_panels.ANISOWM, "alpha": 0.75}
 
 
 def read(results: Path) -> pd.DataFrame:
@@ -64,8 +72,9 @@ def read(results: Path) -> pd.DataFrame:
 FIGURE = Figure(
     name="fig05_success_vs_kappa",
     caption="Planning success against the anisotropy bound κ. Published points with κ > 1 are one training run each on"
-    " the same 50 pairs; the square is the published mean of LeWM. Points measured here stand a little to the "
-    "right, with 95 % Wilson intervals.",
+    " the same 50 pairs; the square is the published mean of LeWM. Marks of what was measured here stand a "
+    "little to the right: points of one training seed with 95 % Wilson intervals, and dashes beside them, the other "
+    "seeds.",
     needs=(visual_rows.PLAN,),
     read=read,
     draw=draw,

@@ -147,6 +147,35 @@ def test_training_says_what_it_ended_with(results: Path) -> None:
     assert table(results, "training").set_index(["task", "κ"]).loc[("Cube", "2"), "probe R²"] == "–"
 
 
+def test_kappas_of_one_seed_stand_apart(results: Path, tmp_path: Path) -> None:
+    """κ = 8 has one seed where the others have two: it is shown beside the other κ of that seed, and in no mean.
+
+    Mutation: let the sweep into the other tables; take κ = 1 of another seed.
+    """
+    root = tmp_path / "results"
+    shutil.copytree(results, root)
+    model = root / "visual/tworoom/k8-s42-laptop"
+    arguments = ("tworoom", 8.0, 42, "laptop", "synthetic")
+    synthetic._train(model / "train", *arguments)
+    synthetic._plan(model / "plan-laptop", *arguments)
+    synthetic._diagnose(model / "diagnose", *arguments)
+    for name in ("success", "differences", "ordering", "ordering-differences", "training"):
+        assert table(root, name).equals(table(results, name)), name
+    assert "sweep" not in {section.name for section in comparison.sections(results)}
+    rows = table(root, "sweep").set_index("κ")
+    assert list(rows.index) == ["1", "2", "4", "8"]
+    assert set(rows["task"]) == {"TwoRoom"}
+    assert set(rows["seed"]) == {"42"}
+    gained = synthetic.success("tworoom", 8.0, 42).sum() - synthetic.success("tworoom", 1.0, 42).sum()
+    assert rows.loc["8", "points"] == f"{100 * gained / 20:+.1f}"
+    assert rows.loc["1", "points"] == "–"
+    own, base = (np.nanmean(synthetic.agreement("tworoom", kappa, 42)[1]) for kappa in (8.0, 1.0))
+    assert rows.loc["8", "J_pred, mean [95 %, over pairs]"].startswith(f"{own - base:+.3f} [".replace("-", "−"))
+    # κ = 4 was not diagnosed.
+    assert rows.loc["4", "J_pred, mean [95 %, over pairs]"] == "–"
+    assert rows.loc["8", "high"] == str(synthetic.high_count("tworoom", 42))
+
+
 def test_models_that_saw_other_pairs_are_not_compared(results: Path, tmp_path: Path) -> None:
     base = planned(results)
     base = base[base["task"] == "tworoom"]

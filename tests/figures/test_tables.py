@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import synthetic_visual as synthetic
 
-from figures import catalog, published, tables
+from figures import catalog, published, tables, visual_rows
 
 NAMES = ["table1_ordering", "table3_settings", "table4_seeds", "table5_outcomes", "table6_kappa"]
 
@@ -75,20 +75,34 @@ def test_seeds(results: Path) -> None:
 
 
 def test_kappa(results: Path) -> None:
+    """One seed, that of the most κ (a tie: the largest number). Mutation: the mean over seeds."""
     frame, shown = printed("table6_kappa", results)
-    here = frame[frame["origin"] == "synthetic"].set_index(["task", "kappa"])
-    for task in ("tworoom", "cube"):
-        for kappa in synthetic.KAPPAS:
-            rate = np.mean([synthetic.success(task, kappa, seed).mean() for seed in synthetic.SEEDS])
-            row = here.loc[(task, kappa)]
-            assert row["success_percent"] == pytest.approx(100 * rate)
-            assert (row["pairs"], row["seeds"]) == (synthetic.PAIRS, 2)
-            # Wilson's bounds are the roots of (p − p̂)² = z² p(1 − p)/n.
-            for bound in (row["low"] / 100, row["high"] / 100):
-                spread = 1.959963984540054**2 * bound * (1 - bound) / synthetic.PAIRS
-                assert (bound - rate) ** 2 == pytest.approx(spread, rel=1e-9)
+    here = frame[frame["origin"] == "synthetic"].set_index(["task", "kappa", "seed"])
+    assert len(here) == 2 * len(synthetic.KAPPAS) * len(synthetic.SEEDS)
+    for (task, kappa, seed), row in here.iterrows():  # type: ignore[misc]
+        rate = synthetic.success(str(task), float(kappa), int(seed)).mean()
+        assert row["swept"] == (seed == 3072)
+        assert row["success_percent"] == pytest.approx(100 * rate)
+        assert (row["pairs"], row["seeds"]) == (synthetic.PAIRS, 1)
+        # Wilson's bounds are the roots of (p − p̂)² = z² p(1 − p)/n.
+        for bound in (row["low"] / 100, row["high"] / 100):
+            spread = 1.959963984540054**2 * bound * (1 - bound) / synthetic.PAIRS
+            assert (bound - rate) ** 2 == pytest.approx(spread, rel=1e-9)
     lines = shown[shown["κ"] == "16"].to_dict("records")
     assert [line["Cube"] for line in lines] == ["78", "not run"]
+    (line,) = shown[(shown["κ"] == "4") & shown["source"].str.startswith("synthetic")].to_dict("records")
+    assert line["source"] == "synthetic (laptop preset, n = 20, 1 seed)"
+    assert line["Cube"].startswith(f"{100 * synthetic.success('cube', 4.0, 3072).mean():g} [")
+
+
+def test_a_sweep_keeps_to_the_seed_of_the_most_kappas() -> None:
+    rows = pd.DataFrame(
+        {"task": ["a"] * 5 + ["b"], "training_seed": [1, 1, 1, 9, 9, 2], "kappa": [1.0, 2.0, 4.0, 1.0, 2.0, 1.0]}
+    )
+    found = visual_rows.one_seed(rows)
+    assert found[["task", "training_seed"]].drop_duplicates().to_numpy().tolist() == [["a", 1], ["b", 2]]
+    assert len(found) == 4
+    assert visual_rows.one_seed(rows.head(0)).empty
 
 
 def test_ordering(results: Path) -> None:
