@@ -101,15 +101,20 @@ def _fail(sentence: str) -> NoReturn:
 
 
 def same_kernels_everywhere() -> None:
-    """Let NumPy's OpenBLAS use the kernels of x86 with AVX2 on every processor that has it, unless the user chose some.
+    """Let NumPy compute alike on every x86 with AVX2, unless the user chose otherwise.
 
-    Left alone it takes those of the processor at hand, which round differently. Cube's inverse kinematics goes through
-    them, so its recordings differed between machines: in the last bits at first, then in where the block ended up. It
-    must run before NumPy is imported, and reaches the processes that this one starts. PyTorch has its own kernels.
+    Left alone, OpenBLAS and NumPy's sines take the kernels of the processor at hand, which round differently. Cube's
+    inverse kinematics goes through both, so its recordings differed between machines: in the last bits at first, then
+    in where the block ended up. This must run before NumPy is imported, and reaches the processes that this one starts.
+    PyTorch has its own kernels.
     """
     processor = Path("/proc/cpuinfo")
     if processor.is_file() and "avx2" in processor.read_text(encoding="utf-8", errors="replace").split():
         os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
+        # Names of NumPy 2.4 and of earlier ones; it passes over those it does not know.
+        os.environ.setdefault(
+            "NPY_DISABLE_CPU_FEATURES", "X86_V4 AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
+        )
 
 
 if __name__ == "__main__":
