@@ -210,13 +210,16 @@ def get(name: str) -> Figure | Table:
 
 
 def runs(results: Path) -> dict[str, Source]:
-    """Every run that can be published, by path: those that figures draw from, and those found of each stage."""
+    """Every run that may be published, by path: those that figures draw from, and every folder of a visual stage.
+
+    None is read here, so that a damaged one keeps no other from being published.
+    """
     from figures.visual_rows import STAGES, VisualRuns
 
     found = {need.path: need for name in names() for need in get(name).needs if isinstance(need, Source)}
     found[FRESH_SEEDS.path] = FRESH_SEEDS
     stages = [VisualRuns(stage, variants=variants) for stage in STAGES for variants in (False, True)]
-    return found | {source.path: source for stage in stages for source in stage.sources(results)}
+    return found | {source.path: source for stage in stages for source in stage.all_sources(results)}
 
 
 def require_columns(rows: pd.DataFrame, columns: list[str], source: str) -> None:

@@ -155,20 +155,21 @@ class VisualRuns:
         ValueError
             If one of them is damaged.
         """
+        return [source for source in self.all_sources(results) if source.folder(results) is not None]
+
+    def all_sources(self, results: Path) -> list[catalog.Source]:
+        """A source for every folder of the stage, whether its run is finished, damaged or neither."""
         tasks = (self.task,) if self.task else TASKS
         pattern = STAGES[self.stage].pattern
-        paths = sorted(
-            {
-                folder.relative_to(root).as_posix()
-                for root in (results, catalog.MEASURED)
-                for task in tasks
-                for folder in (root / "visual" / task).glob(pattern)
-                if folder.is_dir() and bool(_VARIANT.search(folder.as_posix())) == self.variants
-            }
-        )
+        paths = {
+            folder.relative_to(root).as_posix()
+            for root in (results, catalog.MEASURED)
+            for task in tasks
+            for folder in (root / "visual" / task).glob(pattern)
+            if folder.is_dir() and bool(_VARIANT.search(folder.as_posix())) == self.variants
+        }
         private = STAGES[self.stage].private
-        sources = [catalog.Source(path, self._command(path), private) for path in paths]
-        return [source for source in sources if source.folder(results) is not None]
+        return [catalog.Source(path, self._command(path), private) for path in sorted(paths)]
 
     def _command(self, path: str) -> str:
         return STAGES[self.stage].command.format(task=Path(path).parts[1])

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import synthetic_visual
 from typer.testing import CliRunner
 
 from figures import catalog, publish
@@ -166,6 +167,18 @@ def test_publish_refuses(
     status, _, errors = run(capsys, "publish", "--results", tmp_path / "none")
     assert_sentence(status, errors, "holds no finished run to publish")
     assert not (tmp_path / "measured").exists()
+
+
+def test_a_damaged_run_keeps_no_other_from_being_published(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Mutation: read every run before one is chosen."""
+    results = synthetic_visual.write(tmp_path / "results", tasks=("tworoom",), origin="measured")
+    good, bad = (f"visual/tworoom/k{kappa}-s42-laptop/plan-laptop" for kappa in (1, 2))
+    (results / bad / "rows.parquet").write_bytes(b"half")
+    status, out, _ = run(capsys, "publish", good, "--results", results)
+    assert (status, Path(out.strip())) == (0, tmp_path / "measured" / good)
+    status, _, errors = run(capsys, "publish", bad, "--results", results)
+    assert_sentence(status, errors, bad)
+    assert not (tmp_path / "measured" / bad).exists()
 
 
 def test_publish_refuses_large_files_and_keeps_the_earlier_run(
