@@ -22,7 +22,7 @@ PAGE = Path("docs/comparison.md")
 #: Names of the tables.
 NAMES = (
     *("forecast", "forecast-latents", "success", "differences"),
-    *("ordering", "ordering-differences", "training", "sweep"),
+    *("ordering", "ordering-differences", "training", "sweep", "variants"),
 )
 _MARK = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 
@@ -88,8 +88,20 @@ def sections(results: Path, task: str | None = None) -> list[Section]:
         Section("ordering-differences", "Ordering, paired", tables.ordering_differences(ordering), _ORDER_DIFFERENCE),
         Section("training", "What training ended with", tables.trained(training, cards), _TRAINED),
         Section("sweep", "κ sweep, one training seed", sweep, _SWEEP),
+        Section("variants", "κ > 1 against κ = 1 at other settings", _variants(results, task), _VARIANTS),
     ]
     return [section for section in found if not section.table.empty]
+
+
+def _variants(results: Path, task: str | None) -> pd.DataFrame:
+    plans, diagnoses = (VisualRuns(stage, task, variants=True) for stage in ("plan", "diagnose"))
+    episodes = plans.rows(results)
+    episodes = episodes[(episodes["cost"] == "latent") & (episodes["solver"] == "cem")]
+    return tables.variants(
+        _with_setting(episodes, plans, results, "data_sha256"),
+        _with_setting(diagnoses.rows(results), diagnoses, results, "candidates_sha256"),
+        diagnoses.cards(results, "summary.json"),
+    )
 
 
 def fill(text: str, found: list[Section]) -> str:
@@ -186,4 +198,8 @@ _SWEEP = (
     "as above, over pairs; differences are to κ = 1 of the same seed. “High” counts coordinates of the learned target "
     "above its mean. “Kept” is the ratio of the features' variances on its high and low coordinates, “asked” that of "
     "the target's own."
+)
+_VARIANTS = (
+    "Models of the preset with the settings in the second column, against κ = 1 with the same ones; columns as above, "
+    "by training seed in the same order."
 )

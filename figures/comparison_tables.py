@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from figures.tables import BLANK, number
 from figures.visual_rows import TITLES, one_setting
 from visual.permutation import bootstrap_interval, sign_flip_p_value
 from visual.statistics import mcnemar_exact, wilson_interval
+from visual.variants import TARGET_SETTINGS
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -200,32 +202,100 @@ def sweep(
     """
     if episodes.empty:
         return episodes
-    ordered = [f"{name}, mean [95 %, over pairs]" for name in ("J_enc", "J_pred")]
     found = []
     for seed in sorted(set(episodes["training_seed"])):
         plans, orders, logs = (rows[rows["training_seed"] == seed] for rows in (episodes, ordering, training))
-        table = _by_model(plans, lambda group: {"seed": _seed(group), "success, % [95 %]": _rate(group["success"])})
-        for part, columns in (
+        parts = (
             (differences(plans), ["points, mean", "[95 %, over pairs]", "McNemar p, by seed"]),
-            (ordering_differences(orders), ordered),
+            (ordering_differences(orders), [f"{name}, mean [95 %, over pairs]" for name in ("J_enc", "J_pred")]),
             (trained(logs, cards), ["relative", "target high", "effective rank"]),
-            (_by_model(orders, lambda group: _kept(summaries[group["run"].iloc[0]])), ["kept of asked"]),
-        ):
-            table = table.merge(part.reindex(columns=["task", "κ", *columns]), how="left", on=["task", "κ"])
-        found.append(table)
+            (_kept(orders, summaries), ["kept of asked"]),
+        )
+        table = _by_model(plans, _rates)
+        table.insert(1, "seed", str(seed))
+        found.append(_beside(table, parts))
     names = {"points, mean": "points", "McNemar p, by seed": "McNemar p", "target high": "high"}
-    return pd.concat(found, ignore_index=True).rename(columns=names).fillna(BLANK)
+    return pd.concat(found, ignore_index=True).rename(columns=names)
 
 
-def _seed(group: pd.DataFrame) -> str:
-    return str(group["training_seed"].iloc[0])
+def variants(episodes: pd.DataFrame, ordering: pd.DataFrame, summaries: dict[str, dict[str, object]]) -> pd.DataFrame:
+    """One row per variant of a preset (:mod:`visual.variants`) that was planned with, beside κ = 1 of its settings.
+
+    Parameters
+    ----------
+    episodes, ordering
+        Rows of plans and diagnoses of variants alone.
+    summaries
+        ``summary.json`` by run.
+    """
+    found = []
+    for name in sorted(set(episodes["preset"])):
+        # κ = 1 has no target: one model stands beside every value of its settings.
+        plans, orders = (
+            rows[(rows["preset"] == name) | ((rows["kappa"] == 1) & (rows["preset"].map(_base) == _base(name)))]
+            for rows in (episodes, ordering)
+        )
+        parts = (
+            (differences(plans), ["points, mean", "[95 %, over pairs]", "[95 %, over seeds]"]),
+            (
+                ordering_differences(orders),
+                ["J_pred, mean [95 %, over pairs]", "J_pred, by seed", "J_pred, [95 %, over seeds]"],
+            ),
+            (_kept(orders, summaries), ["kept of asked"]),
+        )
+        table = _beside(_by_model(plans, _rates), parts)
+        own = [_label(_base(name) if kappa == "1" else name) for kappa in table["κ"]]
+        table.insert(1, "changed", own)
+        found.append(table)
+    rows = pd.concat(found, ignore_index=True).drop_duplicates() if found else episodes
+    return rows.sort_values(["task", "changed"], kind="stable", ignore_index=True) if found else rows
 
 
-def _kept(summary: dict[str, object]) -> dict[str, str]:
-    found = summary.get("occupancy")
-    if not isinstance(found, dict) or found.get("anisotropy_kept") is None:
-        return {"kept of asked": BLANK}
-    return {"kept of asked": f"{found['anisotropy_kept']:.2f} of {found['anisotropy_asked']:.2f}"}
+#: Settings in the name of a variant, as a table has them.
+_SETTINGS = {
+    "steps": "{} steps",
+    "latent_dim": "D = {}",
+    "regularizer_weight": "λ = {}",
+    "target_lr_multiplier": "target's rate {}",
+}
+_SETTING = re.compile(r"-([a-z_]+)(\d[\d.]*(?:e[+-]?\d+)?)")
+
+
+def _label(preset: str) -> str:
+    changed = _SETTING.findall(preset)
+    return ", ".join(_SETTINGS.get(name, f"{name} {{}}").format(value) for name, value in changed)
+
+
+def _base(preset: str) -> str:
+    """A variant's name without the settings that κ = 1 lacks."""
+    return _SETTING.sub(lambda match: "" if match[1] in TARGET_SETTINGS else match[0], preset)
+
+
+def _beside(table: pd.DataFrame, parts: Iterable[tuple[pd.DataFrame, list[str]]]) -> pd.DataFrame:
+    """Columns of other tables at the rows' task and κ, a dash where they have none."""
+    for part, columns in parts:
+        table = table.merge(part.reindex(columns=["task", "κ", *columns]), how="left", on=["task", "κ"])
+    return table.astype(object).fillna(BLANK)
+
+
+def _rates(group: pd.DataFrame) -> dict[str, str]:
+    return {"success, % [95 %]": "; ".join(_rate(part["success"]) for _, part in group.groupby("training_seed"))}
+
+
+def _kept(ordering: pd.DataFrame, summaries: dict[str, dict[str, object]]) -> pd.DataFrame:
+    """How much of the target's anisotropy the features have, by training seed."""
+
+    def row(group: pd.DataFrame) -> dict[str, str]:
+        cells = []
+        for run in group.sort_values("training_seed")["run"].drop_duplicates():
+            found = summaries[run].get("occupancy")
+            if isinstance(found, dict) and found.get("anisotropy_kept") is not None:
+                cells.append(f"{found['anisotropy_kept']:.2f} of {found['anisotropy_asked']:.2f}")
+            else:
+                cells.append(BLANK)
+        return {"kept of asked": "; ".join(cells) if set(cells) != {BLANK} else BLANK}
+
+    return _by_model(ordering, row)
 
 
 def _held_out(run: str, card: dict[str, object]) -> dict[str, object]:

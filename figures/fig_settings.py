@@ -51,7 +51,7 @@ def data(pairs: pd.DataFrame, settings: Mapping[str, Mapping[str, Any]]) -> pd.D
     Parameters
     ----------
     pairs
-        Rows of ``diagnose`` of variants with their ``run``.
+        Rows of ``diagnose`` of variants with their ``run``; of several training seeds, that of the most models counts.
     settings
         Settings of the training runs, by run.
 
@@ -72,6 +72,8 @@ def data(pairs: pd.DataFrame, settings: Mapping[str, Mapping[str, Any]]) -> pd.D
         *("factor", "kind", "cost", "cell", "x", "value", "low", "high", "cells", "same_sign"),
         *("kappa", "task", "preset", "training_seed", "origin"),
     ]
+    # A seed that only some cells have would weigh them more than others.
+    pairs = visual_rows.one_seed(pairs, "run")
     models = {run: _factors(str(run), group, settings) for run, group in pairs.groupby("run")}
     lines: list[dict[str, Any]] = []
     for factor in FACTORS:

@@ -272,15 +272,16 @@ def one_setting(rows: pd.DataFrame, columns: Sequence[str] = ("preset",)) -> pd.
     return rows[keep].reset_index(drop=True)
 
 
-def one_seed(rows: pd.DataFrame) -> pd.DataFrame:
+def one_seed(rows: pd.DataFrame, most: str = "kappa") -> pd.DataFrame:
     """Of each task the rows of one training seed: that of the most κ, of several such the largest number.
 
-    Success differs more between training seeds than between κ, so a curve against κ keeps to one seed.
+    Success differs more between training seeds than between κ, so a curve against κ keeps to one seed. ``most`` names
+    another column to count the values of.
     """
     if rows.empty:
         return rows
-    counts = rows.groupby(["task", "training_seed"])["kappa"].nunique().reset_index()
-    chosen = counts.sort_values(["kappa", "training_seed"]).drop_duplicates("task", keep="last")
+    counts = rows.groupby(["task", "training_seed"])[most].nunique().reset_index()
+    chosen = counts.sort_values([most, "training_seed"]).drop_duplicates("task", keep="last")
     return rows.merge(chosen[["task", "training_seed"]], on=["task", "training_seed"])
 
 

@@ -176,6 +176,46 @@ def test_kappas_of_one_seed_stand_apart(results: Path, tmp_path: Path) -> None:
     assert rows.loc["8", "high"] == str(synthetic.high_count("tworoom", 42))
 
 
+def test_variants_are_compared_with_kappa_one_of_the_same_settings(results: Path, tmp_path: Path) -> None:
+    """κ = 1 has no target and stands beside both rates of it, and beside no other D.
+
+    Mutation: pair by the variant's whole name; take the preset's own κ = 1.
+    """
+    root = tmp_path / "results"
+    shutil.copytree(results, root)
+    slow, fast = (f"laptop-latent_dim16-target_lr_multiplier{rate}" for rate in (1, 10))
+    other = "laptop-latent_dim8-target_lr_multiplier1"
+    for preset, kappa in ((slow, 1.0), (slow, 4.0), (fast, 4.0), (other, 1.0)):
+        for seed in synthetic.SEEDS:
+            model = root / f"visual/tworoom/k{kappa:g}-s{seed}-{preset}"
+            synthetic._plan(model / "plan-laptop", "tworoom", kappa, seed, preset, "synthetic")
+            synthetic._diagnose(model / "diagnose", "tworoom", kappa, seed, preset, "synthetic")
+    # Another case of κ = 4 than the preset's own: it must not be that one that is shown.
+    rewrite(
+        root / f"visual/tworoom/k4-s42-{fast}/plan-laptop", lambda rows: rows.assign(success=rows["success"] & False)
+    )
+    found = table(root, "variants")
+    assert found[["changed", "κ"]].to_numpy().tolist() == [
+        ["D = 16", "1"],
+        ["D = 16, target's rate 1", "4"],
+        ["D = 16, target's rate 10", "4"],
+        ["D = 8", "1"],
+    ]
+    rates = {
+        (kappa, seed): 100 * synthetic.success("tworoom", kappa, seed).mean()
+        for kappa in (1.0, 4.0)
+        for seed in (42, 3072)
+    }
+    gains = {seed: rates[4.0, seed] - rates[1.0, seed] for seed in (42, 3072)}
+    assert found.loc[1, "points, mean"] == f"{np.mean(list(gains.values())):+.1f}"
+    lost = np.mean([-rates[1.0, 42], gains[3072]])
+    assert found.loc[2, "points, mean"] == f"{lost:+.1f}".replace("-", "−")
+    assert found.loc[2, "success, % [95 %]"].startswith("0.0 [")
+    assert found.loc[[0, 3], "points, mean"].tolist() == ["–", "–"]
+    for name in ("success", "differences", "ordering", "training"):
+        assert table(root, name).equals(table(results, name)), name
+
+
 def test_models_that_saw_other_pairs_are_not_compared(results: Path, tmp_path: Path) -> None:
     base = planned(results)
     base = base[base["task"] == "tworoom"]
@@ -282,7 +322,7 @@ def test_a_page_gets_its_tables_and_keeps_its_words(results: Path, tmp_path: Pat
     # What a person wrote stays, byte for byte.
     assert comparison._MARK.sub("", text) == comparison._MARK.sub("", before)
     comparison.write_page(tmp_path / "nowhere", page)
-    assert page.read_text(encoding="utf-8").count("Not run yet.") == 7
+    assert page.read_text(encoding="utf-8").count("Not run yet.") == len(comparison.NAMES)
 
 
 def test_the_page_is_what_the_published_rows_give(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -82,6 +82,17 @@ def test_planted_effects(runs: tuple[pd.DataFrame, dict[str, Any]]) -> None:
     assert set(levels["preset"]) == {"laptop"}
 
 
+def test_seeds_that_only_some_cells_have_do_not_count(runs: tuple[pd.DataFrame, dict[str, Any]]) -> None:
+    """Mutation: take every seed."""
+    rows, settings = runs
+    more = rows[rows["preset"].str.contains("latent_dim16-regularizer_weight0.27")]
+    more = more.assign(training_seed=9999, agreement_pred=0.9, run=more["run"].str.replace("s3072", "s9999"))
+    settings |= {run.replace("s3072", "s9999"): value for run, value in settings.items()}
+    pd.testing.assert_frame_equal(
+        fig_settings.data(pd.concat([rows, more]), settings), fig_settings.data(rows, settings)
+    )
+
+
 def test_a_variant_without_its_training_is_refused(runs: tuple[pd.DataFrame, dict[str, Any]]) -> None:
     rows, settings = runs
     settings.pop(next(iter(settings)))
