@@ -136,7 +136,7 @@ def publish(
     results: Results = Path("results"),
     to: Annotated[Path | None, typer.Option(help="Folder to publish in (default: figures/measured).")] = None,
 ) -> None:
-    """Copy finished, measured runs to figures/measured/, which is committed."""
+    """Copy finished, measured runs to figures/measured/, which is committed; without names, all that are sound."""
     from figures import catalog
     from figures.publish import publish as copy
     from theory.runs import finished_run
@@ -145,11 +145,19 @@ def publish(
     unknown = [run for run in runs or [] if run not in known]
     if unknown:
         raise ValueError(f"There is no run {unknown[0]!r} to publish; the runs are {', '.join(sorted(known))}.")
-    chosen = runs or [path for path in sorted(known) if finished_run(results / path) is not None]
-    if not chosen:
+    chosen, damaged = list(runs or []), []
+    for path in sorted(known) if not runs else []:
+        try:
+            if finished_run(results / path) is not None:
+                chosen.append(path)
+        except ValueError as error:
+            damaged.append(error)
+    if not chosen and not damaged:
         raise ValueError(f"{results} holds no finished run to publish; make one with `make reproduce`.")
     for run in chosen:
         print(copy(known[run], results, to or catalog.MEASURED))
+    if damaged:
+        raise damaged[0]
 
 
 @app.command()

@@ -64,15 +64,17 @@ def sections(results: Path, task: str | None = None) -> list[Section]:
     """
     stages = {name: VisualRuns(name, task) for name in ("train", "plan", "diagnose", "ceiling", "advice")}
     episodes = _with_setting(planned(results, task), stages["plan"], results, "data_sha256")
-    ordering = one_setting(stages["diagnose"].rows(results))
-    ordering = _with_setting(ordering, stages["diagnose"], results, "candidates_sha256")
-    training = one_setting(stages["train"].rows(results)).rename(columns={"seed": "training_seed"})
+    ordering = _with_setting(stages["diagnose"].rows(results), stages["diagnose"], results, "candidates_sha256")
+    training = stages["train"].rows(results).rename(columns={"seed": "training_seed"})
+    # One preset throughout: that of the plans, of what there is without any.
+    chosen = next((rows for rows in (episodes, one_setting(ordering), one_setting(training)) if len(rows)), None)
+    if chosen is not None:
+        ordering, training = (rows[rows["preset"] == chosen["preset"].iloc[0]] for rows in (ordering, training))
     cards, summaries = stages["train"].cards(results), stages["diagnose"].cards(results, "summary.json")
     forecasts = tables.latent_forecast(ordering, summaries)
-    episodes, plans = apart(episodes)
-    ordering, orders = apart(ordering)
-    training, logs = apart(training)
-    sweep = tables.sweep(plans, orders, logs, cards, summaries)
+    variants = _variants(results, task, episodes, ordering, summaries)
+    (episodes, ordering, training), swept = apart([episodes, ordering, training])
+    sweep = tables.sweep(swept[0], swept[1], swept[2], cards, summaries)
     ceilings = stages["ceiling"].rows(results)
     found = [
         Section("forecast", "Forecast from logged states", tables.forecast(stages["advice"].rows(results)), _FORECAST),
@@ -88,19 +90,32 @@ def sections(results: Path, task: str | None = None) -> list[Section]:
         Section("ordering-differences", "Ordering, paired", tables.ordering_differences(ordering), _ORDER_DIFFERENCE),
         Section("training", "What training ended with", tables.trained(training, cards), _TRAINED),
         Section("sweep", "κ sweep, one training seed", sweep, _SWEEP),
-        Section("variants", "κ > 1 against κ = 1 at other settings", _variants(results, task), _VARIANTS),
+        Section("variants", "κ > 1 against κ = 1 at other settings", variants, _VARIANTS),
     ]
     return [section for section in found if not section.table.empty]
 
 
-def _variants(results: Path, task: str | None) -> pd.DataFrame:
+def _variants(
+    results: Path,
+    task: str | None,
+    episodes: pd.DataFrame,
+    ordering: pd.DataFrame,
+    summaries: dict[str, dict[str, object]],
+) -> pd.DataFrame:
+    """The table of variants of the preset and protocol that ``episodes`` have, the preset's own κ = 1 among them."""
+    if episodes.empty:
+        return episodes
     plans, diagnoses = (VisualRuns(stage, task, variants=True) for stage in ("plan", "diagnose"))
-    episodes = plans.rows(results)
-    episodes = episodes[(episodes["cost"] == "latent") & (episodes["solver"] == "cem")]
+    own, orders = (
+        rows[rows["preset"].str.startswith(f"{episodes['preset'].iloc[0]}-")]
+        for rows in (plans.rows(results), diagnoses.rows(results))
+    )
+    alike = (own["cost"] == "latent") & (own["solver"] == "cem") & (own["protocol"] == episodes["protocol"].iloc[0])
     return tables.variants(
-        _with_setting(episodes, plans, results, "data_sha256"),
-        _with_setting(diagnoses.rows(results), diagnoses, results, "candidates_sha256"),
-        diagnoses.cards(results, "summary.json"),
+        _with_setting(own[alike], plans, results, "data_sha256"),
+        _with_setting(orders, diagnoses, results, "candidates_sha256"),
+        (episodes[episodes["kappa"] == 1], ordering[ordering["kappa"] == 1]),
+        summaries | diagnoses.cards(results, "summary.json"),
     )
 
 
@@ -200,6 +215,7 @@ _SWEEP = (
     "the target's own."
 )
 _VARIANTS = (
-    "Models of the preset with the settings in the second column, against κ = 1 with the same ones; columns as above, "
-    "by training seed in the same order."
+    "Models with the settings in the second column changed, against κ = 1 with the same ones (κ = 1 has no target, and "
+    "stands beside every rate of it), by training seed in ascending order; columns as above. A dash where two were not "
+    "judged on the same pairs or sequences."
 )

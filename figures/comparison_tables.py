@@ -200,55 +200,84 @@ def sweep(
     cards, summaries
         ``model.json`` and ``summary.json`` by run.
     """
-    if episodes.empty:
-        return episodes
+    models = pd.concat([rows[["task", "kappa", "training_seed"]] for rows in (episodes, ordering, training)])
     found = []
-    for seed in sorted(set(episodes["training_seed"])):
-        plans, orders, logs = (rows[rows["training_seed"] == seed] for rows in (episodes, ordering, training))
+    for seed in sorted(set(models["training_seed"])):
+        every, plans, orders, logs = (
+            rows[rows["training_seed"] == seed] for rows in (models, episodes, ordering, training)
+        )
         parts = (
+            (_by_model(plans, _rates), ["success, % [95 %]"]),
             (differences(plans), ["points, mean", "[95 %, over pairs]", "McNemar p, by seed"]),
             (ordering_differences(orders), [f"{name}, mean [95 %, over pairs]" for name in ("J_enc", "J_pred")]),
             (trained(logs, cards), ["relative", "target high", "effective rank"]),
             (_kept(orders, summaries), ["kept of asked"]),
         )
-        table = _by_model(plans, _rates)
+        table = _by_model(every, lambda _: {})
         table.insert(1, "seed", str(seed))
         found.append(_beside(table, parts))
     names = {"points, mean": "points", "McNemar p, by seed": "McNemar p", "target high": "high"}
-    return pd.concat(found, ignore_index=True).rename(columns=names)
+    return pd.concat(found, ignore_index=True).rename(columns=names) if found else pd.DataFrame()
 
 
-def variants(episodes: pd.DataFrame, ordering: pd.DataFrame, summaries: dict[str, dict[str, object]]) -> pd.DataFrame:
+def variants(
+    episodes: pd.DataFrame,
+    ordering: pd.DataFrame,
+    plain: tuple[pd.DataFrame, pd.DataFrame],
+    summaries: dict[str, dict[str, object]],
+) -> pd.DataFrame:
     """One row per variant of a preset (:mod:`visual.variants`) that was planned with, beside κ = 1 of its settings.
 
     Parameters
     ----------
     episodes, ordering
-        Rows of plans and diagnoses of variants alone.
+        Rows of plans and diagnoses of variants of one preset, planned with one protocol.
+    plain
+        Rows of the preset's own κ = 1: the base of variants that change the target alone.
     summaries
         ``summary.json`` by run.
     """
     found = []
     for name in sorted(set(episodes["preset"])):
-        # κ = 1 has no target: one model stands beside every value of its settings.
-        plans, orders = (
-            rows[(rows["preset"] == name) | ((rows["kappa"] == 1) & (rows["preset"].map(_base) == _base(name)))]
-            for rows in (episodes, ordering)
-        )
+        plans, orders = (_with_base(name, rows, more) for rows, more in zip((episodes, ordering), plain, strict=True))
+        over_pairs, over_seeds = "[95 %, over pairs]", "[95 %, over seeds]"
         parts = (
-            (differences(plans), ["points, mean", "[95 %, over pairs]", "[95 %, over seeds]"]),
+            (_if_alike(differences, plans), ["seeds", "points, mean", over_pairs, over_seeds]),
             (
-                ordering_differences(orders),
-                ["J_pred, mean [95 %, over pairs]", "J_pred, by seed", "J_pred, [95 %, over seeds]"],
+                _if_alike(ordering_differences, orders),
+                [f"J_pred, mean {over_pairs}", "J_pred, by seed", f"J_pred, {over_seeds}"],
             ),
             (_kept(orders, summaries), ["kept of asked"]),
         )
         table = _beside(_by_model(plans, _rates), parts)
-        own = [_label(_base(name) if kappa == "1" else name) for kappa in table["κ"]]
-        table.insert(1, "changed", own)
+        labels = [_label(_base(name) if kappa == "1" else name) for kappa in table["κ"]]
+        table.insert(1, "changed", labels)
         found.append(table)
-    rows = pd.concat(found, ignore_index=True).drop_duplicates() if found else episodes
-    return rows.sort_values(["task", "changed"], kind="stable", ignore_index=True) if found else rows
+    if not found:
+        return pd.DataFrame()
+    rows = pd.concat(found, ignore_index=True).drop_duplicates(["task", "changed", "κ"])
+    return rows.sort_values(["task", "changed"], kind="stable", ignore_index=True)
+
+
+def _with_base(name: str, rows: pd.DataFrame, plain: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a variant's κ > 1 and of the κ = 1 that differs from it in the target alone.
+
+    Two studies may have trained that κ = 1 under two names; the first name counts, for every κ > 1 alike.
+    """
+    own = rows[rows["preset"] == name]
+    base = pd.concat([plain, rows[rows["kappa"] == 1]])
+    base = base[base["task"].isin(own["task"]) & (base["preset"].map(_base) == _base(name))]
+    base = base.sort_values("preset", kind="stable")
+    first = base.drop_duplicates(["task", "training_seed"])[["task", "training_seed", "preset"]]
+    return pd.concat([own[own["kappa"] > 1], base.merge(first)], ignore_index=True)
+
+
+def _if_alike(table: Callable[[pd.DataFrame], pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:
+    """A table of differences, empty where the models were not judged alike: a variant must not hide all the others."""
+    try:
+        return table(rows)
+    except ValueError:
+        return pd.DataFrame()
 
 
 #: Settings in the name of a variant, as a table has them.
@@ -263,7 +292,7 @@ _SETTING = re.compile(r"-([a-z_]+)(\d[\d.]*(?:e[+-]?\d+)?)")
 
 def _label(preset: str) -> str:
     changed = _SETTING.findall(preset)
-    return ", ".join(_SETTINGS.get(name, f"{name} {{}}").format(value) for name, value in changed)
+    return ", ".join(_SETTINGS.get(name, f"{name} {{}}").format(value) for name, value in changed) or BLANK
 
 
 def _base(preset: str) -> str:

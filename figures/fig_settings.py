@@ -51,7 +51,7 @@ def data(pairs: pd.DataFrame, settings: Mapping[str, Mapping[str, Any]]) -> pd.D
     Parameters
     ----------
     pairs
-        Rows of ``diagnose`` of variants with their ``run``; of several training seeds, that of the most models counts.
+        Rows of ``diagnose`` of variants with their ``run``; of several training seeds, that of the most cells counts.
     settings
         Settings of the training runs, by run.
 
@@ -72,9 +72,11 @@ def data(pairs: pd.DataFrame, settings: Mapping[str, Mapping[str, Any]]) -> pd.D
         *("factor", "kind", "cost", "cell", "x", "value", "low", "high", "cells", "same_sign"),
         *("kappa", "task", "preset", "training_seed", "origin"),
     ]
-    # A seed that only some cells have would weigh them more than others.
-    pairs = visual_rows.one_seed(pairs, "run")
     models = {run: _factors(str(run), group, settings) for run, group in pairs.groupby("run")}
+    # One seed: another one that only some cells have would weigh them more than others.
+    seeds = {model["training_seed"] for model in models.values()}
+    by_seed = {seed: {run: own for run, own in models.items() if own["training_seed"] == seed} for seed in seeds}
+    models = max(by_seed.values(), key=_num_cells, default={})
     lines: list[dict[str, Any]] = []
     for factor in FACTORS:
         cells = list(_cells(models, factor))
@@ -125,6 +127,12 @@ def _cells(models: Mapping[Any, Mapping[str, Any]], factor: str) -> Iterator[tup
             alike = all(first[name] == second[name] for name in first if name not in free)
             if alike and (first[factor], second[factor]) == (levels[0], levels[-1]):
                 yield str(low), str(high)
+
+
+def _num_cells(models: Mapping[Any, Mapping[str, Any]]) -> tuple[int, int]:
+    """Cells over all factors, and to decide a tie, the seed."""
+    cells = sum(len(list(_cells(models, factor))) for factor in FACTORS)
+    return cells, max(model["training_seed"] for model in models.values())
 
 
 def draw(frame: pd.DataFrame) -> MatplotlibFigure:

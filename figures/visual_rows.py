@@ -19,7 +19,9 @@ from visual.statistics import Rate, wilson_interval
 from visual.tasks import PAPER_TASKS
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
 #: Names and titles of the paper's tasks, in its order.
 TITLES: dict[str, str] = {task.name: task.title for task in PAPER_TASKS}
@@ -272,31 +274,38 @@ def one_setting(rows: pd.DataFrame, columns: Sequence[str] = ("preset",)) -> pd.
     return rows[keep].reset_index(drop=True)
 
 
-def one_seed(rows: pd.DataFrame, most: str = "kappa") -> pd.DataFrame:
+def one_seed(rows: pd.DataFrame) -> pd.DataFrame:
     """Of each task the rows of one training seed: that of the most κ, of several such the largest number.
 
-    Success differs more between training seeds than between κ, so a curve against κ keeps to one seed. ``most`` names
-    another column to count the values of.
+    Success differs more between training seeds than between κ, so a curve against κ keeps to one seed.
     """
     if rows.empty:
         return rows
-    counts = rows.groupby(["task", "training_seed"])[most].nunique().reset_index()
-    chosen = counts.sort_values([most, "training_seed"]).drop_duplicates("task", keep="last")
+    counts = rows.groupby(["task", "training_seed"])["kappa"].nunique().reset_index()
+    chosen = counts.sort_values(["kappa", "training_seed"]).drop_duplicates("task", keep="last")
     return rows.merge(chosen[["task", "training_seed"]], on=["task", "training_seed"])
 
 
-def apart(rows: pd.DataFrame, seed: str = "training_seed") -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows of the κ that a task's training seeds share, and rows of its κ sweep, if there is one.
+def apart(stages: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
+    """Of each stage, the rows of the κ that a task's training seeds share, and the rows of its κ sweeps.
 
     A κ with one training seed, where another κ of the task has several, belongs to a sweep: a mean over seeds beside a
-    single model would compare seeds with κ. The sweep holds every κ of such a seed.
+    single model would compare seeds with κ. A sweep holds every κ of such a seed. Models count wherever one of the
+    stages has them, so that a stage that is not finished moves none.
     """
-    if rows.empty:
-        return rows, rows
-    seeds = rows.groupby(["task", "kappa"])[seed].transform("nunique")
-    alone = (seeds == 1) & (seeds.groupby(rows["task"]).transform("max") > 1)
-    swept = alone.groupby([rows["task"], rows[seed]]).transform("any")
-    return rows[~alone].reset_index(drop=True), rows[swept].reset_index(drop=True)
+    import numpy as np
+    import pandas as pd
+
+    models = pd.concat([rows[["task", "kappa", "training_seed"]] for rows in stages]).drop_duplicates()
+    seeds = models.groupby(["task", "kappa"])["training_seed"].transform("nunique")
+    alone = models[(seeds == 1) & (seeds.groupby(models["task"]).transform("max") > 1)]
+
+    def having(rows: pd.DataFrame, names: list[str]) -> NDArray[np.bool_]:
+        found = pd.MultiIndex.from_frame(rows[names]).isin(pd.MultiIndex.from_frame(alone[names]))
+        return np.asarray(found, dtype=bool)
+
+    shared = [rows[~having(rows, ["task", "kappa"])].reset_index(drop=True) for rows in stages]
+    return shared, [rows[having(rows, ["task", "training_seed"])].reset_index(drop=True) for rows in stages]
 
 
 def planned(results: Path, task: str | None = None) -> pd.DataFrame:

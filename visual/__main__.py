@@ -18,6 +18,9 @@ COMMANDS = {
     "study": "all of a comparison, what is missing: tasks=[tworoom] kappas=[1,2] seeds=[3072] pairs=200",
 }
 
+#: AVX-512, by the names of NumPy 2.4 and of earlier ones; NumPy passes over those it does not know.
+_WIDE = "X86_V4 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
+
 
 def main(arguments: list[str]) -> NoReturn:
     """Run a command and exit: 0 when done, 2 for bad input, 130 when interrupted.
@@ -101,7 +104,7 @@ def _fail(sentence: str) -> NoReturn:
 
 
 def same_kernels_everywhere() -> None:
-    """Let NumPy compute alike on every x86 with AVX2, unless the user chose otherwise.
+    """Let NumPy compute alike on every x86 with AVX2 under Linux, unless the user chose otherwise.
 
     Left alone, OpenBLAS and NumPy's sines take the kernels of the processor at hand, which round differently. Cube's
     inverse kinematics goes through both, so its recordings differed between machines: joint angles by up to 2e-5, and a
@@ -109,12 +112,12 @@ def same_kernels_everywhere() -> None:
     one starts. PyTorch has its own kernels.
     """
     processor = Path("/proc/cpuinfo")
-    if processor.is_file() and "avx2" in processor.read_text(encoding="utf-8", errors="replace").split():
-        os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
-        # Names of NumPy 2.4 and of earlier ones; it passes over those it does not know.
-        os.environ.setdefault(
-            "NPY_DISABLE_CPU_FEATURES", "X86_V4 AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
-        )
+    if not processor.is_file() or "avx2" not in processor.read_text(encoding="utf-8", errors="replace").split():
+        return
+    os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
+    # NumPy refuses to have both a list of what to enable and one of what to disable.
+    if "NPY_ENABLE_CPU_FEATURES" not in os.environ:
+        os.environ.setdefault("NPY_DISABLE_CPU_FEATURES", _WIDE)
 
 
 if __name__ == "__main__":

@@ -170,7 +170,7 @@ def test_publish_refuses(
 
 
 def test_a_damaged_run_keeps_no_other_from_being_published(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Mutation: read every run before one is chosen."""
+    """Mutation: read every run before one is chosen, or stop at the first that is damaged."""
     results = synthetic_visual.write(tmp_path / "results", tasks=("tworoom",), origin="measured")
     good, bad = (f"visual/tworoom/k{kappa}-s42-laptop/plan-laptop" for kappa in (1, 2))
     (results / bad / "rows.parquet").write_bytes(b"half")
@@ -179,6 +179,12 @@ def test_a_damaged_run_keeps_no_other_from_being_published(capsys: pytest.Captur
     status, _, errors = run(capsys, "publish", bad, "--results", results)
     assert_sentence(status, errors, bad)
     assert not (tmp_path / "measured" / bad).exists()
+    # Without names, everything that is sound, and then a sentence about what is not.
+    status, out, errors = run(capsys, "publish", "--results", results, "--to", tmp_path / "all")
+    assert_sentence(status, errors, bad)
+    paths = {path.relative_to(tmp_path / "all").as_posix() for path in map(Path, out.split())}
+    assert paths == {run for run in catalog.runs(results) if (results / run / "run.json").exists()} - {bad}
+    assert len(paths) > 10
 
 
 def test_publish_refuses_large_files_and_keeps_the_earlier_run(

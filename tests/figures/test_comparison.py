@@ -147,19 +147,37 @@ def test_training_says_what_it_ended_with(results: Path) -> None:
     assert table(results, "training").set_index(["task", "κ"]).loc[("Cube", "2"), "probe R²"] == "–"
 
 
-def test_kappas_of_one_seed_stand_apart(results: Path, tmp_path: Path) -> None:
+def add(root: Path, kappa: float, seed: int, preset: str, stages: str = "tpd") -> Path:
+    """Write a TwoRoom model: t(raining), p(lan), d(iagnosis)."""
+    model = root / f"visual/tworoom/k{kappa:g}-s{seed}-{preset}"
+    arguments = ("tworoom", kappa, seed, preset, "synthetic")
+    for letter, name, stage in (
+        ("t", "train", synthetic._train),
+        ("p", "plan-laptop", synthetic._plan),
+        ("d", "diagnose", synthetic._diagnose),
+    ):
+        if letter in stages:
+            stage(model / name, *arguments)
+    return model
+
+
+@pytest.fixture
+def root(results: Path, tmp_path: Path) -> Path:
+    """A copy of the runs, to be changed."""
+    shutil.copytree(results, tmp_path / "results")
+    return tmp_path / "results"
+
+
+MAIN = ("success", "differences", "ordering", "ordering-differences", "training")
+
+
+def test_kappas_of_one_seed_stand_apart(results: Path, root: Path) -> None:
     """κ = 8 has one seed where the others have two: it is shown beside the other κ of that seed, and in no mean.
 
     Mutation: let the sweep into the other tables; take κ = 1 of another seed.
     """
-    root = tmp_path / "results"
-    shutil.copytree(results, root)
-    model = root / "visual/tworoom/k8-s42-laptop"
-    arguments = ("tworoom", 8.0, 42, "laptop", "synthetic")
-    synthetic._train(model / "train", *arguments)
-    synthetic._plan(model / "plan-laptop", *arguments)
-    synthetic._diagnose(model / "diagnose", *arguments)
-    for name in ("success", "differences", "ordering", "ordering-differences", "training"):
+    add(root, 8.0, 42, "laptop")
+    for name in MAIN:
         assert table(root, name).equals(table(results, name)), name
     assert "sweep" not in {section.name for section in comparison.sections(results)}
     rows = table(root, "sweep").set_index("κ")
@@ -176,24 +194,46 @@ def test_kappas_of_one_seed_stand_apart(results: Path, tmp_path: Path) -> None:
     assert rows.loc["8", "high"] == str(synthetic.high_count("tworoom", 42))
 
 
-def test_variants_are_compared_with_kappa_one_of_the_same_settings(results: Path, tmp_path: Path) -> None:
+def test_a_stage_that_is_not_finished_moves_no_model(results: Path, root: Path) -> None:
+    """Mutation: decide by each stage's own rows which κ stands apart, or show only what was planned with."""
+    add(root, 8.0, 42, "laptop", "td")
+    rows = table(root, "sweep").set_index("κ")
+    assert (rows.loc["8", "success, % [95 %]"], rows.loc["8", "high"]) == (
+        "–",
+        str(synthetic.high_count("tworoom", 42)),
+    )
+    assert rows.loc["4", "success, % [95 %]"] != "–"
+    # κ = 2 has two seeds, wherever one of them is missing.
+    shutil.rmtree(root / "visual/tworoom/k2-s42-laptop/diagnose")
+    found = table(root, "ordering").set_index(["task", "κ"])
+    assert found.loc[("TwoRoom", "2"), "J_pred, by seed"].count(";") == 0
+    assert table(root, "success").equals(table(results, "success"))
+
+
+def test_one_preset_throughout(results: Path, root: Path) -> None:
+    """More models of another preset were trained, none planned with. Mutation: let each stage choose its preset."""
+    for kappa in (1.0, 2.0, 4.0, 8.0, 16.0):
+        for seed in (1, 2, 3):
+            add(root, kappa, seed, "quick", "td")
+    for name in MAIN:
+        own = [found[found["task"] == "TwoRoom"] for found in (table(root, name), table(results, name))]
+        assert own[0].equals(own[1]), name
+    assert "sweep" not in {section.name for section in comparison.sections(root)}
+
+
+def test_variants_are_compared_with_kappa_one_of_the_same_settings(results: Path, root: Path) -> None:
     """κ = 1 has no target and stands beside both rates of it, and beside no other D.
 
     Mutation: pair by the variant's whole name; take the preset's own κ = 1.
     """
-    root = tmp_path / "results"
-    shutil.copytree(results, root)
     slow, fast = (f"laptop-latent_dim16-target_lr_multiplier{rate}" for rate in (1, 10))
     other = "laptop-latent_dim8-target_lr_multiplier1"
     for preset, kappa in ((slow, 1.0), (slow, 4.0), (fast, 4.0), (other, 1.0)):
         for seed in synthetic.SEEDS:
-            model = root / f"visual/tworoom/k{kappa:g}-s{seed}-{preset}"
-            synthetic._plan(model / "plan-laptop", "tworoom", kappa, seed, preset, "synthetic")
-            synthetic._diagnose(model / "diagnose", "tworoom", kappa, seed, preset, "synthetic")
-    # Another case of κ = 4 than the preset's own: it must not be that one that is shown.
-    rewrite(
-        root / f"visual/tworoom/k4-s42-{fast}/plan-laptop", lambda rows: rows.assign(success=rows["success"] & False)
-    )
+            add(root, kappa, seed, preset, "pd")
+    # Rates that the preset's own models do not have.
+    never = root / f"visual/tworoom/k1-s42-{slow}/plan-laptop"
+    rewrite(never, lambda rows: rows.assign(success=rows["success"] & False))
     found = table(root, "variants")
     assert found[["changed", "κ"]].to_numpy().tolist() == [
         ["D = 16", "1"],
@@ -201,18 +241,50 @@ def test_variants_are_compared_with_kappa_one_of_the_same_settings(results: Path
         ["D = 16, target's rate 10", "4"],
         ["D = 8", "1"],
     ]
-    rates = {
-        (kappa, seed): 100 * synthetic.success("tworoom", kappa, seed).mean()
-        for kappa in (1.0, 4.0)
-        for seed in (42, 3072)
-    }
-    gains = {seed: rates[4.0, seed] - rates[1.0, seed] for seed in (42, 3072)}
-    assert found.loc[1, "points, mean"] == f"{np.mean(list(gains.values())):+.1f}"
-    lost = np.mean([-rates[1.0, 42], gains[3072]])
-    assert found.loc[2, "points, mean"] == f"{lost:+.1f}".replace("-", "−")
-    assert found.loc[2, "success, % [95 %]"].startswith("0.0 [")
-    assert found.loc[[0, 3], "points, mean"].tolist() == ["–", "–"]
-    for name in ("success", "differences", "ordering", "training"):
+    one, four = (100 * synthetic.success("tworoom", kappa, 3072).mean() for kappa in (1.0, 4.0))
+    gains = [100 * synthetic.success("tworoom", 4.0, 42).mean(), four - one]
+    assert found.loc[[1, 2], "points, mean"].tolist() == [f"{np.mean(gains):+.1f}"] * 2
+    assert found.loc[0, "success, % [95 %]"].startswith("0.0 [")
+    assert found["seeds"].tolist() == ["–", "2", "2", "–"]
+    for name in MAIN:
+        assert table(root, name).equals(table(results, name)), name
+
+
+def test_variants_of_the_target_alone_stand_beside_the_presets_kappa_one(root: Path) -> None:
+    """Two studies may have trained that κ = 1 again: one of them counts, under one name.
+
+    Mutation: take variants' κ = 1 alone, or all of them.
+    """
+    slow, fast = (f"laptop-target_lr_multiplier{rate}" for rate in (1, 3))
+    for kappa, preset in ((4.0, slow), (4.0, fast), (1.0, slow), (1.0, fast)):
+        add(root, kappa, 42, preset, "pd")
+    rewrite(
+        root / f"visual/tworoom/k1-s42-{slow}/plan-laptop", lambda rows: rows.assign(success=rows["success"] & False)
+    )
+    found = table(root, "variants")
+    assert found[["changed", "κ"]].to_numpy().tolist() == [
+        ["target's rate 1", "4"],
+        ["target's rate 3", "4"],
+        ["–", "1"],
+    ]
+    gain = 100 * (synthetic.success("tworoom", 4.0, 42).mean() - synthetic.success("tworoom", 1.0, 42).mean())
+    assert found.loc[[0, 1], "points, mean"].tolist() == [f"{gain:+.1f}"] * 2
+
+
+def test_variants_of_other_presets_protocols_and_pairs_are_not_mixed_in(results: Path, root: Path) -> None:
+    """Mutations: take every preset, or every protocol; let one variant's pairs hide all tables."""
+    for preset in ("laptop-latent_dim16", "quick-latent_dim16"):
+        for kappa in (1.0, 4.0):
+            add(root, kappa, 42, preset, "pd")
+    expected = table(root, "variants")
+    assert len(expected) == 2
+    model = root / "visual/tworoom/k4-s42-laptop-latent_dim16"
+    shutil.copytree(model / "plan-laptop", model / "plan-paper")
+    rewrite(model / "plan-paper", lambda rows: rows.assign(protocol="paper", success=rows["success"] & False))
+    assert table(root, "variants").equals(expected)
+    rewrite(model / "plan-laptop", lambda rows: rows[rows["pair"] < 10])
+    assert table(root, "variants").loc[1, "points, mean"] == "–"
+    for name in MAIN:
         assert table(root, name).equals(table(results, name)), name
 
 
@@ -276,10 +348,13 @@ def test_outcomes_that_are_all_alike_leave_dashes(tmp_path: Path) -> None:
 def test_a_seed_or_kappa_that_is_missing_leaves_the_rest(tmp_path: Path) -> None:
     results = synthetic.write(tmp_path / "results", tasks=("tworoom",))
     shutil.rmtree(results / "visual/tworoom/k4-s42-laptop")
-    assert table(results, "differences").set_index("κ")["seeds"].to_dict() == {"2": "2", "4": "1"}
+    # κ = 4 has one seed now, and stands apart.
+    assert table(results, "differences").set_index("κ")["seeds"].to_dict() == {"2": "2"}
+    assert table(results, "sweep")[["seed", "κ"]].to_numpy().tolist() == [["3072", kappa] for kappa in ("1", "2", "4")]
     for folder in (results / "visual/tworoom").glob("k1-*"):
         shutil.rmtree(folder)
-    assert {section.name for section in comparison.sections(results)} == {"forecast", "success", "ordering", "training"}
+    names = {section.name for section in comparison.sections(results)}
+    assert names == {"forecast", "success", "ordering", "training", "sweep"}
 
 
 def test_a_task_is_reported_with_its_own_preset_and_whatever_others_have(tmp_path: Path) -> None:

@@ -199,7 +199,8 @@ def test_best_kappa_is_one_where_the_regulariser_hurts() -> None:
 def test_best_kappa_is_exactly_one_where_the_states_fit_the_task(seed: int, dim: int, condition: float) -> None:
     """Q ∝ Σ⁻¹: M = Σ⁻¹ is the task's metric already, and the answer does not hang on which way a ratio of 1 rounds.
 
-    Mutation: drop the tolerance in two dimensions.
+    Up to a condition number of 1e4: rounding moves the ratio by about the condition number times 1e-16. Mutation: drop
+    the tolerance in two dimensions.
     """
     rng = np.random.default_rng(seed)
     state_cov = random_spd(rng, dim, condition)
@@ -207,6 +208,17 @@ def test_best_kappa_is_exactly_one_where_the_states_fit_the_task(seed: int, dim:
     best = best_kappa(state_cov, noise_cov, rng.uniform(0.1, 10) * np.linalg.inv(state_cov))
     assert best.kappa == 1.0
     assert best.mean_regret < 1e-9
+
+
+def test_a_minimum_of_rounding_is_no_minimum() -> None:
+    """Three dimensions and Q ∝ Σ⁻¹, as above: cases in which the search ends a rounding error above 1.
+
+    Mutation: drop the tolerance in more than two dimensions.
+    """
+    for seed in (124, 302, 465, 1201, 1324, 1452, 1749):
+        rng = np.random.default_rng(seed)
+        state_cov, noise_cov = random_spd(rng, 3, 9.2e3), random_spd(rng, 3, 10.0 ** rng.uniform(0, 3))
+        assert best_kappa(state_cov, noise_cov, np.linalg.inv(state_cov)).kappa == 1.0
 
 
 def test_best_kappa_at_the_end_of_a_piece() -> None:

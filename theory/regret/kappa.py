@@ -138,8 +138,8 @@ def best_kappa(state_cov: ArrayLike, noise_cov: ArrayLike, task_metric: ArrayLik
     Returns
     -------
     BestKappa
-        ``kappa`` (exact for n = 2, where one within :data:`theory.target.TIE_TOLERANCE` of 1 is 1; otherwise relative
-        accuracy about 1e-8, at a minimum that is flat) and ``mean_regret``.
+        ``kappa`` (exact for n = 2; otherwise relative accuracy about 1e-8, at a minimum that is flat; one within
+        :data:`theory.target.TIE_TOLERANCE` of 1 is 1) and ``mean_regret``.
 
     Raises
     ------
@@ -194,7 +194,8 @@ def best_kappa(state_cov: ArrayLike, noise_cov: ArrayLike, task_metric: ArrayLik
             log_kappa, value = bracket.refine()
             if value < best:
                 best_log, best = log_kappa, value
-    kappa = math.exp(best_log)
+    # A minimum this close to κ = 1 is one of rounding: the curve is flat there to its square.
+    kappa = math.exp(best_log) if best_log > TIE_TOLERANCE else 1.0
     metric = anisotropic_metric(state_cov, optimal_target(noise, kappa).matrix)
     return BestKappa(kappa, mean_line_regret(metric, task_metric))
 
