@@ -12,7 +12,7 @@ from scipy import stats
 
 from figures.tables import BLANK, number
 from figures.visual_rows import TITLES, one_setting
-from visual.permutation import bootstrap_interval, sign_flip_p_value
+from visual.permutation import MAX_ENUMERATED, bootstrap_interval, sign_flip_p_value
 from visual.statistics import mcnemar_exact, wilson_interval
 from visual.variants import TARGET_SETTINGS
 
@@ -160,6 +160,39 @@ def ordering_differences(ordering: pd.DataFrame) -> pd.DataFrame:
         return cells
 
     return _against_one(ordering, row)
+
+
+def pooled(episodes: pd.DataFrame, ordering: pd.DataFrame) -> pd.DataFrame:
+    """One row per measure and κ > 1: the differences to κ = 1 of every task and training seed together, in points."""
+    table = []
+    for name, rows, column in (
+        ("success", episodes, "success"),
+        ("J_enc", ordering, "agreement_enc"),
+        ("J_pred", ordering, "agreement_pred"),
+    ):
+        gains: dict[float, list[float]] = {}
+        for _, kappa, base, other in _against(rows):
+            joined = _joined(base, other, column)
+            gain = 100 * (joined[column].astype(float) - joined[f"{column}_base"].astype(float))
+            gains.setdefault(kappa, []).extend(gain.groupby(joined["training_seed"]).mean().dropna())
+        for kappa, values in sorted(gains.items()):
+            if len(values) < 2:
+                continue
+            p_value = BLANK
+            if len(values) <= MAX_ENUMERATED:
+                p_value = f"{_p(sign_flip_p_value(np.array(values)))} (least {2.0 ** (1 - len(values)):.2g})"
+            table.append(
+                {
+                    "measure": name,
+                    "κ": f"{kappa:g}",
+                    "pairs of models": str(len(values)),
+                    "above κ = 1": str(sum(value > 0 for value in values)),
+                    "points, mean": number(float(np.mean(values)), "+.2f"),
+                    "[95 %, over models]": _over_seeds(values, "+.2f"),
+                    "p over models": p_value,
+                }
+            )
+    return pd.DataFrame(table)
 
 
 def trained(rows: pd.DataFrame, cards: dict[str, dict[str, object]]) -> pd.DataFrame:
@@ -374,17 +407,23 @@ def _by_model(rows: pd.DataFrame, row: Callable[[pd.DataFrame], dict[str, str]])
 
 def _against_one(rows: pd.DataFrame, row: Callable[[pd.DataFrame, pd.DataFrame], dict[str, str]]) -> pd.DataFrame:
     table = []
+    for task, kappa, base, other in _against(rows):
+        seeds = str(other["training_seed"].nunique())
+        table.append({"task": TITLES.get(task, task), "κ": f"{kappa:g}", "seeds": seeds, **row(base, other)})
+    return pd.DataFrame(table)
+
+
+def _against(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame, pd.DataFrame]]:
+    """Task, κ > 1, and the rows of κ = 1 and of that κ of the training seeds that both have."""
     groups = {(task, kappa): group for task, kappa, group in _groups(rows)}
     for (task, kappa), group in groups.items():
         base = groups.get((task, 1.0))
         if kappa == 1.0 or base is None:
             continue
-        seeds = sorted(set(base["training_seed"]) & set(group["training_seed"]))
-        if not seeds:
-            continue
-        parts = (part[part["training_seed"].isin(seeds)] for part in (base, group))
-        table.append({"task": TITLES.get(task, task), "κ": f"{kappa:g}", "seeds": str(len(seeds)), **row(*parts)})
-    return pd.DataFrame(table)
+        seeds = set(base["training_seed"]) & set(group["training_seed"])
+        if seeds:
+            base, other = (part[part["training_seed"].isin(seeds)] for part in (base, group))
+            yield task, kappa, base, other
 
 
 def _groups(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:

@@ -138,6 +138,31 @@ def test_intervals_of_the_ordering_draw_episodes_whole(results: Path) -> None:
     assert (low, high) != bootstrap_interval(by_pair)
 
 
+def test_all_tasks_together(results: Path, root: Path) -> None:
+    """Every task and seed counts once, in points. Mutation: pool pairs instead of models, or divide by n − 0."""
+    rows = table(results, "pooled").set_index(["measure", "κ"])
+    for measure, index in (("J_enc", 0), ("J_pred", 1)):
+        gains = [
+            100 * np.nanmean(synthetic.agreement(task, 2.0, seed)[index] - synthetic.agreement(task, 1.0, seed)[index])
+            for task in synthetic.TASKS
+            for seed in synthetic.SEEDS
+        ]
+        row = rows.loc[(measure, "2")]
+        assert row["pairs of models"] == "8"
+        assert row["above κ = 1"] == str(sum(gain > 0 for gain in gains))
+        assert row["points, mean"] == f"{np.mean(gains):+.2f}".replace("-", "−")
+        low, high = stats.ttest_1samp(gains, 0).confidence_interval()
+        assert row["[95 %, over models]"] == f"[{low:+.2f}, {high:+.2f}]".replace("-", "−")
+        test = stats.permutation_test((gains,), np.mean, permutation_type="samples", n_resamples=np.inf)
+        assert row["p over models"] == f"{test.pvalue:.2g} (least {2 / 2**8:.2g})"
+    assert ("success", "4") in rows.index
+    # More models than can be enumerated: no p-value, and no error.
+    for seed in range(20):
+        for kappa in (1.0, 2.0):
+            add(root, kappa, seed, "laptop", "d")
+    assert table(root, "pooled").set_index(["measure", "κ"]).loc[("J_pred", "2"), "p over models"] == "–"
+
+
 def test_training_says_what_it_ended_with(results: Path) -> None:
     row = table(results, "training").set_index(["task", "κ"]).loc[("TwoRoom", "2")]
     assert row["target condition"] == "2.00"
