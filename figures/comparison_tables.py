@@ -162,32 +162,45 @@ def ordering_differences(ordering: pd.DataFrame) -> pd.DataFrame:
     return _against_one(ordering, row)
 
 
+#: Measures of a model, with the column that holds each case's value.
+MEASURES = {"success": "success", "J_enc": "agreement_enc", "J_pred": "agreement_pred"}
+
+
+def gains(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """What κ > 1 has over κ = 1 of the same task and training seed, on the same cases, in points.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``task, kappa, training_seed, points``, one row per pair of models.
+    """
+    found = []
+    for task, kappa, base, other in _against(rows):
+        joined = _joined(base, other, column)
+        gain = 100 * (joined[column].astype(float) - joined[f"{column}_base"].astype(float))
+        by_seed = gain.groupby(joined["training_seed"]).mean().dropna()
+        found += [(task, kappa, seed, value) for seed, value in by_seed.items()]
+    return pd.DataFrame(found, columns=["task", "kappa", "training_seed", "points"])
+
+
 def pooled(episodes: pd.DataFrame, ordering: pd.DataFrame) -> pd.DataFrame:
     """One row per measure and κ > 1: the differences to κ = 1 of every task and training seed together, in points."""
     table = []
-    for name, rows, column in (
-        ("success", episodes, "success"),
-        ("J_enc", ordering, "agreement_enc"),
-        ("J_pred", ordering, "agreement_pred"),
-    ):
-        gains: dict[float, list[float]] = {}
-        for _, kappa, base, other in _against(rows):
-            joined = _joined(base, other, column)
-            gain = 100 * (joined[column].astype(float) - joined[f"{column}_base"].astype(float))
-            gains.setdefault(kappa, []).extend(gain.groupby(joined["training_seed"]).mean().dropna())
-        for kappa, values in sorted(gains.items()):
+    for measure, column in MEASURES.items():
+        for kappa, group in gains(episodes if measure == "success" else ordering, column).groupby("kappa"):
+            values = group["points"].to_numpy()
             if len(values) < 2:
                 continue
             p_value = BLANK
             if len(values) <= MAX_ENUMERATED:
-                p_value = f"{_p(sign_flip_p_value(np.array(values)))} (least {2.0 ** (1 - len(values)):.2g})"
+                p_value = f"{_p(sign_flip_p_value(values))} (least {2.0 ** (1 - len(values)):.2g})"
             table.append(
                 {
-                    "measure": name,
+                    "measure": measure,
                     "κ": f"{kappa:g}",
                     "pairs of models": str(len(values)),
-                    "above κ = 1": str(sum(value > 0 for value in values)),
-                    "points, mean": number(float(np.mean(values)), "+.2f"),
+                    "above κ = 1": str((values > 0).sum()),
+                    "points, mean": number(values.mean(), "+.2f"),
                     "[95 %, over models]": _over_seeds(values, "+.2f"),
                     "p over models": p_value,
                 }
@@ -387,13 +400,18 @@ def _with_interval(mean: float, by_pair: pd.Series, form: str) -> str:
     return f"{number(mean, form)} [{number(low, form)}, {number(high, form)}]"
 
 
-def _over_seeds(values: ArrayLike, form: str) -> str:
-    """Student's interval of the mean over training seeds, which are few; a dash for one seed."""
+def over_seeds(values: ArrayLike) -> tuple[float, float]:
+    """Student's 95 % interval of the mean over a few training runs, at least two."""
     found = np.asarray(values, dtype=float)
-    if len(found) < 2:
-        return BLANK
     half = stats.t.ppf(0.975, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found))
-    return f"[{number(found.mean() - half, form)}, {number(found.mean() + half, form)}]"
+    return float(found.mean() - half), float(found.mean() + half)
+
+
+def _over_seeds(values: ArrayLike, form: str) -> str:
+    """That interval as text; a dash for one seed."""
+    if len(np.asarray(values)) < 2:
+        return BLANK
+    return "[{}, {}]".format(*(number(value, form) for value in over_seeds(values)))
 
 
 def _by_model(rows: pd.DataFrame, row: Callable[[pd.DataFrame], dict[str, str]]) -> pd.DataFrame:
