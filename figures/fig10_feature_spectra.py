@@ -79,7 +79,7 @@ def draw(frame: pd.DataFrame) -> MatplotlibFigure:
             visual_panels.say_not_run(axes, "here: not run\npublished: a picture without numbers")
         else:
             axes.set_yscale("log")
-            axes.legend(loc="upper right", borderaxespad=0, labelspacing=0.3)
+            axes.legend(loc="lower left", borderaxespad=0.3, labelspacing=0.3)
         style.stamp(figure, frame["origin"].dropna())
         return figure
 

@@ -116,12 +116,17 @@ def _draw_ratios(axes: Axes, part: pd.DataFrame) -> None:
     if part.empty:
         _not_run(axes)
         return
-    limit = 1.15 * float(part[["x", "y"]].max().max())
-    axes.plot([0, limit], [0, limit], color=style.FAINT, lw=0.8)
+    low, high = float(part["y"].min()) / 1.3, 1.3 * float(part[["x", "y"]].max().max())
+    axes.plot([1, high], [1, high], color=style.FAINT, lw=0.8)
     axes.axhline(1, color=style.FAINT, lw=0.8, ls=":")
     _draw_models(axes, part)
-    axes.set_xlim(0, limit)
-    axes.set_ylim(0, limit)
+    for scale, ticks, limits in (
+        (axes.set_xscale, axes.set_xticks, axes.set_xlim(1, high)),
+        (axes.set_yscale, axes.set_yticks, axes.set_ylim(low, high)),
+    ):
+        scale("log", base=2)
+        shown = [2.0**power for power in range(-5, 9) if limits[0] <= 2.0**power <= limits[1]]
+        ticks(shown, [f"{value:g}" for value in shown])
 
 
 def _draw_models(axes: Axes, part: pd.DataFrame) -> None:
