@@ -14,7 +14,7 @@ import pandas as pd
 
 from figures import comparison_tables as tables
 from figures.tables import markdown
-from figures.visual_rows import VisualRuns, apart, one_setting, planned
+from figures.visual_rows import TITLES, VisualRuns, apart, one_setting, planned
 from theory.runs import write_atomic
 
 #: The page of the really-run comparison.
@@ -64,12 +64,13 @@ def sections(results: Path, task: str | None = None) -> list[Section]:
     """
     stages = {name: VisualRuns(name, task) for name in ("train", "plan", "diagnose", "ceiling", "advice")}
     episodes = _with_setting(planned(results, task), stages["plan"], results, "data_sha256")
-    ordering = _with_setting(stages["diagnose"].rows(results), stages["diagnose"], results, "candidates_sha256")
+    ordering = stages["diagnose"].rows(results)
     training = stages["train"].rows(results).rename(columns={"seed": "training_seed"})
     # One preset throughout: that of the plans, of what there is without any.
     chosen = next((rows for rows in (episodes, one_setting(ordering), one_setting(training)) if len(rows)), None)
     if chosen is not None:
         ordering, training = (rows[rows["preset"] == chosen["preset"].iloc[0]] for rows in (ordering, training))
+    ordering = _with_setting(ordering, stages["diagnose"], results, "candidates_sha256")
     cards, summaries = stages["train"].cards(results), stages["diagnose"].cards(results, "summary.json")
     forecasts = tables.latent_forecast(ordering, summaries)
     variants = _variants(results, task, episodes, ordering, summaries)
@@ -165,9 +166,23 @@ def write_page(results: Path, page: Path = PAGE) -> None:
 
 
 def _with_setting(rows: pd.DataFrame, stage: VisualRuns, results: Path, name: str) -> pd.DataFrame:
-    """Rows with one of their run's settings in a column, as text: only equal ones are paired."""
-    values = {run: str(settings.get(name)) for run, settings in stage.settings(results).items()}
-    return rows.assign(**{name: rows["run"].map(values)})
+    """Rows with one of their run's settings in a column: none counts without it, and those of a task agree on it.
+
+    Means over seeds and differences between κ are then over the same cases, whatever their numbers are.
+    """
+    settings = stage.settings(results)
+    for run in rows["run"].unique():
+        if not settings[run].get(name):
+            raise ValueError(f"{run}/run.json does not say its {name}, so its rows do not count; compute it again.")
+    rows = rows.assign(**{name: rows["run"].map({run: own.get(name) for run, own in settings.items()})})
+    for task, own in rows.groupby("task"):
+        if own[name].nunique() > 1:
+            first, other = own.drop_duplicates(name)["run"].iloc[:2]
+            raise ValueError(
+                f"{TITLES.get(str(task), task)}: models can be compared only on the same pairs, of one recording and "
+                f"with the same candidates, but {first} and {other} differ in {name}; make both alike."
+            )
+    return rows
 
 
 _FORECAST = (
@@ -206,8 +221,7 @@ _ORDER_DIFFERENCE = (
 _POOLED = (
     "A pair of models has one task, one training seed, and differs in κ. Student's interval over the pairs of models, "
     "and the exact test that flips their signs: would other models on these tasks differ like these? Models of a task "
-    "share pairs and sequences, so this says nothing of other tasks. The table was added after ten pairs of κ = 2 had "
-    "been seen; it is not one of the primary statements."
+    "share pairs and sequences, so this says nothing of other tasks."
 )
 _TRAINED = (
     "Held-out episodes, mean over seeds. “Relative” is the prediction error over the features' variance: the target's "

@@ -44,6 +44,11 @@ def agreement(task: str, kappa: float, seed: int) -> tuple[np.ndarray, np.ndarra
     return enc, pred
 
 
+def recording(task: str, preset: str) -> str:
+    """What stands for the hash of a recording's manifest; variants have their preset's."""
+    return f"{task}, {preset.split('-')[0]}"
+
+
 def write(root: Path, *, tasks: tuple[str, ...] = TASKS, origin: str = "synthetic", preset: str = "laptop") -> Path:
     """Write runs of all stages below ``root``; return it."""
     for task in tasks:
@@ -158,7 +163,8 @@ def _plan(folder: Path, task: str, kappa: float, seed: int, preset: str, origin:
             "random_success": pair < 4,
         }
     )
-    with open_run(folder, {"task": task, "kappa": kappa, "training_seed": seed}) as run:
+    settings = {"task": task, "kappa": kappa, "training_seed": seed, "data_sha256": recording(task, preset)}
+    with open_run(folder, settings) as run:
         run.write_rows(rows)
 
 
@@ -242,7 +248,9 @@ def _diagnose(folder: Path, task: str, kappa: float, seed: int, preset: str, ori
         }
     )
     grids = [neighborhood(task, kappa, seed, preset, origin, pair) for pair in (3, 5, 6, 8)]
-    with open_run(folder, {"task": task, "kappa": kappa, "training_seed": seed}) as run:
+    settings = {"task": task, "kappa": kappa, "training_seed": seed}
+    hashes = {"data_sha256": recording(task, preset), "candidates_sha256": f"candidates of {task}"}
+    with open_run(folder, settings | hashes) as run:
         run.write_rows(rows)
         summary = {"sentences": ["It was made up.", "All of it."]}
         run.write_file("summary.json", lambda path: path.write_text(json.dumps(summary)))

@@ -351,10 +351,23 @@ def test_seeds_with_other_pairs_are_compared_on_those_they_share(tmp_path: Path)
 
 @pytest.mark.parametrize(("stage", "setting"), [("plan-laptop", "data_sha256"), ("diagnose", "candidates_sha256")])
 def test_other_recordings_and_candidates_are_not_compared(tmp_path: Path, stage: str, setting: str) -> None:
-    """The pairs have the same numbers, but they are others. Mutation: join by pair alone."""
+    """The pairs have the same numbers, but they are others, be it of another κ or of another seed; or unknown.
+
+    Mutation: join by pair alone, or ask for the same cases within a seed alone.
+    """
     results = synthetic.write(tmp_path / "results", tasks=("tworoom",))
     rewrite(results / "visual/tworoom/k2-s42-laptop" / stage, lambda rows: rows, **{setting: "another"})
-    with pytest.raises(ValueError, match="TwoRoom: κ = 2 and κ = 1 can be compared only on the same pairs"):
+    with pytest.raises(ValueError, match=f"TwoRoom: models can be compared only on the same pairs.* in {setting}"):
+        comparison.sections(results)
+    rewrite(results / "visual/tworoom/k2-s42-laptop" / stage, lambda rows: rows, **{setting: None})
+    with pytest.raises(ValueError, match=f"k2-s42-laptop/{stage}/run.json does not say its {setting}"):
+        comparison.sections(results)
+    # Every κ of one seed alike, and still not what the other seed has.
+    for kappa in (1, 2, 4):
+        folder = results / f"visual/tworoom/k{kappa}-s42-laptop" / stage
+        if folder.is_dir():
+            rewrite(folder, lambda rows: rows, **{setting: "another"})
+    with pytest.raises(ValueError, match="TwoRoom: models can be compared only on the same pairs"):
         comparison.sections(results)
 
 
