@@ -63,7 +63,7 @@ def sections(results: Path, task: str | None = None) -> list[Section]:
         If rows are damaged or lack a column.
     """
     stages = {name: VisualRuns(name, task) for name in ("train", "plan", "diagnose", "ceiling", "advice")}
-    episodes = _with_setting(planned(results, task), stages["plan"], results, "data_sha256")
+    episodes = _alike(_with_setting(planned(results, task), stages["plan"], results, "data_sha256"), "data_sha256")
     ordering = stages["diagnose"].rows(results)
     training = stages["train"].rows(results).rename(columns={"seed": "training_seed"})
     # One preset throughout: that of the plans, of what there is without any.
@@ -71,6 +71,7 @@ def sections(results: Path, task: str | None = None) -> list[Section]:
     if chosen is not None:
         ordering, training = (rows[rows["preset"] == chosen["preset"].iloc[0]] for rows in (ordering, training))
     ordering = _with_setting(ordering, stages["diagnose"], results, "candidates_sha256")
+    ordering = _alike(ordering, "candidates_sha256")
     cards, summaries = stages["train"].cards(results), stages["diagnose"].cards(results, "summary.json")
     forecasts = tables.latent_forecast(ordering, summaries)
     variants = _variants(results, task, episodes, ordering, summaries)
@@ -166,15 +167,16 @@ def write_page(results: Path, page: Path = PAGE) -> None:
 
 
 def _with_setting(rows: pd.DataFrame, stage: VisualRuns, results: Path, name: str) -> pd.DataFrame:
-    """Rows with one of their run's settings in a column: none counts without it, and those of a task agree on it.
-
-    Means over seeds and differences between κ are then over the same cases, whatever their numbers are.
-    """
+    """Rows with one of their run's settings in a column: only equal ones are paired, and none counts without."""
     settings = stage.settings(results)
     for run in rows["run"].unique():
         if not settings[run].get(name):
             raise ValueError(f"{run}/run.json does not say its {name}, so its rows do not count; compute it again.")
-    rows = rows.assign(**{name: rows["run"].map({run: own.get(name) for run, own in settings.items()})})
+    return rows.assign(**{name: rows["run"].map({run: own.get(name) for run, own in settings.items()})})
+
+
+def _alike(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Rows whose tasks agree on a setting: then means over seeds are over the same cases, not only the same numbers."""
     for task, own in rows.groupby("task"):
         if own[name].nunique() > 1:
             first, other = own.drop_duplicates(name)["run"].iloc[:2]

@@ -19,6 +19,9 @@ from visual.variants import TARGET_SETTINGS
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+#: Costs whose ordering is measured, and all measures of a model, with the column that holds each case's value.
+COSTS = {"J_enc": "agreement_enc", "J_pred": "agreement_pred"}
+MEASURES = {"success": "success", **COSTS}
 #: What a card says of the held-out episodes and the tables show.
 _HELD_OUT = ("prediction", "copy", "feature_variance", "effective_rank", "feature_spectrum", "probe_r2")
 
@@ -109,13 +112,12 @@ def differences(episodes: pd.DataFrame) -> pd.DataFrame:
     """One row per task and κ > 1: points gained over κ = 1 on the same pairs and seeds, with both kinds of test."""
 
     def row(base: pd.DataFrame, other: pd.DataFrame) -> dict[str, str]:
-        joined = _of_all_seeds(_joined(base, other, "success")).astype({"success": int, "success_base": int})
-        joined["gain"] = joined["success"] - joined["success_base"]
+        joined = _gained(base, other, "success")
         by_seed = [part for _, part in joined.groupby("training_seed")]
         by_pair = joined.groupby(["episode", "pair"], as_index=False)["gain"].sum()
         low, high = bootstrap_interval(by_pair["gain"] / len(by_seed), by_pair["episode"])
         gains = [100 * float(part["gain"].mean()) for part in by_seed]
-        tests = [mcnemar_exact(part["success_base"], part["success"]) for part in by_seed]
+        tests = [mcnemar_exact(part["success_base"].astype(int), part["success"].astype(int)) for part in by_seed]
         return {
             "points, mean": number(float(np.mean(gains)), "+.1f"),
             "[95 %, over pairs]": f"[{number(100 * low, '+.1f')}, {number(100 * high, '+.1f')}]",
@@ -123,7 +125,7 @@ def differences(episodes: pd.DataFrame) -> pd.DataFrame:
             "[95 %, over seeds]": _over_seeds(gains, "+.1f"),
             "McNemar p, by seed": "; ".join(_p(value) for value in tests),
             "p over episodes": _p(sign_flip_p_value(by_pair["gain"], by_pair["episode"])),
-            "p over seeds": f"{_p(sign_flip_p_value(np.array(gains)))} (least {2.0 ** (1 - len(gains)):g})",
+            "p over seeds": _p_over(gains),
         }
 
     return _against_one(episodes, row)
@@ -134,7 +136,7 @@ def agreement(ordering: pd.DataFrame) -> pd.DataFrame:
 
     def row(group: pd.DataFrame) -> dict[str, str]:
         cells = {"pairs": str(group["pair"].nunique()), "sequences": f"{group['sequences'].mean():.0f}"}
-        for name, head in (("agreement_enc", "J_enc"), ("agreement_pred", "J_pred")):
+        for head, name in COSTS.items():
             means = group.groupby("training_seed")[name].mean()
             cells[f"{head}, by seed"] = "; ".join(number(value, ".3f") for value in means)
             by_pair = group.groupby(["episode", "pair"])[name].mean().dropna()
@@ -149,9 +151,8 @@ def ordering_differences(ordering: pd.DataFrame) -> pd.DataFrame:
 
     def row(base: pd.DataFrame, other: pd.DataFrame) -> dict[str, str]:
         cells = {}
-        for name, head in (("agreement_enc", "J_enc"), ("agreement_pred", "J_pred")):
-            joined = _joined(base, other, name).dropna(subset=[name, f"{name}_base"])
-            joined["gain"] = joined[name] - joined[f"{name}_base"]
+        for head, name in COSTS.items():
+            joined = _gained(base, other, name)
             by_pair = joined.groupby(["episode", "pair"])["gain"].mean()
             gains = joined.groupby("training_seed")["gain"].mean().to_numpy()
             cells[f"{head}, mean [95 %, over pairs]"] = _with_interval(float(by_pair.mean()), by_pair, "+.3f")
@@ -160,10 +161,6 @@ def ordering_differences(ordering: pd.DataFrame) -> pd.DataFrame:
         return cells
 
     return _against_one(ordering, row)
-
-
-#: Measures of a model, with the column that holds each case's value.
-MEASURES = {"success": "success", "J_enc": "agreement_enc", "J_pred": "agreement_pred"}
 
 
 def gains(rows: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -176,9 +173,7 @@ def gains(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     """
     found = []
     for task, kappa, base, other in _against(rows):
-        joined = _joined(base, other, column)
-        gain = 100 * (joined[column].astype(float) - joined[f"{column}_base"].astype(float))
-        by_seed = gain.groupby(joined["training_seed"]).mean().dropna()
+        by_seed = 100 * _gained(base, other, column).groupby("training_seed")["gain"].mean()
         found += [(task, kappa, seed, value) for seed, value in by_seed.items()]
     return pd.DataFrame(found, columns=["task", "kappa", "training_seed", "points"])
 
@@ -191,9 +186,6 @@ def pooled(episodes: pd.DataFrame, ordering: pd.DataFrame) -> pd.DataFrame:
             values = group["points"].to_numpy()
             if len(values) < 2:
                 continue
-            p_value = BLANK
-            if len(values) <= MAX_ENUMERATED:
-                p_value = f"{_p(sign_flip_p_value(values))} (least {2.0 ** (1 - len(values)):.2g})"
             table.append(
                 {
                     "measure": measure,
@@ -202,7 +194,7 @@ def pooled(episodes: pd.DataFrame, ordering: pd.DataFrame) -> pd.DataFrame:
                     "above κ = 1": str((values > 0).sum()),
                     "points, mean": number(values.mean(), "+.2f"),
                     "[95 %, over models]": _over_seeds(values, "+.2f"),
-                    "p over models": p_value,
+                    "p over models": _p_over(values),
                 }
             )
     return pd.DataFrame(table)
@@ -465,6 +457,13 @@ def _joined(base: pd.DataFrame, other: pd.DataFrame, column: str) -> pd.DataFram
     return joined
 
 
+def _gained(base: pd.DataFrame, other: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Both models' rows side by side, with the ``gain`` of the other, of cases for which every seed has a value."""
+    joined = _joined(base, other, column).dropna(subset=[column, f"{column}_base"])
+    joined["gain"] = joined[column].astype(float) - joined[f"{column}_base"].astype(float)
+    return joined if joined.empty else _of_all_seeds(joined)
+
+
 def _rate(successes: pd.Series) -> str:
     rate = wilson_interval(int(successes.sum()), len(successes))
     return f"{100 * rate.rate:.1f} [{100 * rate.low:.0f}, {100 * rate.high:.0f}]"
@@ -477,6 +476,14 @@ def _ceiling(ceilings: pd.DataFrame, task: str) -> str:
     values: NDArray[np.bool_] = rows["success"].to_numpy(dtype=bool)
     rate = wilson_interval(int(values.sum()), len(values))
     return f"{100 * rate.rate:.0f} [{100 * rate.low:.0f}, {100 * rate.high:.0f}], n = {rate.count}"
+
+
+def _p_over(values: ArrayLike) -> str:
+    """Exact p-value over runs whose signs are flipped, and the least it could be; a dash for more than are counted."""
+    count = len(np.asarray(values))
+    if count > MAX_ENUMERATED:
+        return BLANK
+    return f"{_p(sign_flip_p_value(np.asarray(values)))} (least {2.0 ** (1 - count):.2g})"
 
 
 def _p(value: float) -> str:
