@@ -178,8 +178,14 @@ def render(world: World, index: int = 0) -> NDArray[np.uint8]:
 def set_state(world: World, task: Task, state: Columns, index: int = 0) -> None:
     """Put simulator ``index`` into a recorded state (one row of each state column).
 
-    Reset the world before: what a state does not record, such as contact forces, stays as it was.
+    Reset the world before, as PushT's contacts are forgotten only then. MuJoCo's actuator inputs and the warm start of
+    its solver, which no state records and a reset of Cube leaves at random values, become zero: what follows is then a
+    function of the state and the actions, to the last bit.
     """
+    data = _mujoco_data(world.envs.envs[index].unwrapped)
+    if data is not None:
+        data.ctrl[:] = 0
+        data.qacc_warmstart[:] = 0
     for setter in task.start:
         _apply(task, setter, world, state, index)
 
@@ -188,6 +194,13 @@ def set_goal(world: World, task: Task, goal: Columns, index: int = 0) -> None:
     """Make a recorded state the goal of simulator ``index``: its success is measured against it from the next step."""
     for setter in task.goal:
         _apply(task, setter, world, goal, index)
+
+
+def _mujoco_data(environment: Any) -> Any | None:
+    """``MjData`` of an environment of OGBench, Gymnasium or dm_control; none for other simulators."""
+    physics = getattr(getattr(environment, "env", None), "physics", None)
+    data = getattr(environment if physics is None else physics, "data", None)
+    return data if hasattr(data, "qacc_warmstart") else None
 
 
 def _apply(task: Task, setter: Setter, world: World, row: Columns, index: int) -> None:
