@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from theory.runs import ensure_writable
+from theory.runs import ensure_writable, write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,25 +90,9 @@ def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
     ensure_writable(folder)
     paths = []
     for name, content in contents.items():
-        _replace(folder / name, content)
+        write_atomic(folder / name, content)
         paths.append(folder / name)
     return paths
-
-
-def _replace(path: Path, content: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-", suffix=path.suffix)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be written: {error.strerror or error}.") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def stamp(figure: Figure, origins: Iterable[str]) -> None:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 RUN_FILE = "run.json"
 ROWS_FILE = "rows.parquet"
+_TEMPORARY = ".tmp-"
+#: No process writes one file for longer than that without touching it, on this machine or another.
+_ABANDONED_SECONDS = 24 * 3600
 #: A path that starts at the root of the file system, as an argument or as the value of one.
 _ABSOLUTE = re.compile(r"(?<![^\s=,\[\"'])/[^\s,\]\"']+")
 _PACKAGES = ("anisowm", "numpy", "scipy", "sympy", "torch", "pandas", "pyarrow", "matplotlib", "stable-worldmodel")
@@ -90,23 +93,32 @@ class OpenRun:
         write(temporary)
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write ``text`` (UTF-8) to ``path`` under a temporary name in its folder, then rename.
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside ``path``, with its suffix, to write to; renamed if the block ends without an error.
 
     Raises
     ------
     ValueError
-        If the folder cannot be created or written.
+        If the folder cannot be created, or it or the file cannot be written.
     """
     ensure_writable(path.parent)
-    temporary = _temporary_path(path.parent, path.suffix)
+    temporary = None
     try:
-        temporary.write_text(text, encoding="utf-8")
+        temporary = _temporary_path(path.parent, path.suffix)
+        yield temporary
         temporary.replace(path)
     except OSError as error:
         raise ValueError(f"{path} cannot be written: {error.strerror or error}.") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write ``content`` (text as UTF-8) to ``path`` by :func:`replacing`, whose errors it raises."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def ensure_writable(folder: Path) -> None:
@@ -338,7 +350,12 @@ def _normal(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _temporary_path(folder: Path, suffix: str) -> Path:
-    handle, name = tempfile.mkstemp(dir=folder, prefix=".tmp-", suffix=suffix)
+    """A new empty file; those that killed processes left in the folder are removed."""
+    for left in folder.glob(f"{_TEMPORARY}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+                left.unlink()
+    handle, name = tempfile.mkstemp(dir=folder, prefix=_TEMPORARY, suffix=suffix)
     os.close(handle)
     path = Path(name)
     # mkstemp makes files private; a result should have the permissions any new file gets.

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from theory.runs import replacing
 from visual.manifest import Manifest
 from visual.reading import BLOCK_ROWS, Recording, open_hdf5, open_recording
 from visual.tasks import Task
@@ -203,21 +202,10 @@ class ClipDataset:
         return np.load(cache, mmap_mode="r")
 
     def _write_cache(self, cache: Path, shape: tuple[int, ...], ranges: list[tuple[int, int]]) -> None:
-        try:
-            handle, name = tempfile.mkstemp(dir=cache.parent, prefix=".tmp-", suffix=".npy")
-            os.close(handle)
-        except OSError as error:
-            raise ValueError(f"{cache} cannot be written: {error.strerror or error}.") from None
-        temporary = Path(name)
-        try:
+        with replacing(cache) as temporary:
             mapped = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
             self._fill(mapped, ranges)
             mapped.flush()
-            temporary.replace(cache)
-        except OSError as error:
-            raise ValueError(f"{cache} cannot be written: {error.strerror or error}.") from None
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def _fill(self, pixels: NDArray[np.uint8], ranges: list[tuple[int, int]]) -> None:
         position = 0

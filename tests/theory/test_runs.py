@@ -4,11 +4,14 @@
 2. A finished run with equal settings is recognised; unequal settings, damaged and swapped files are errors.
 3. A folder without run.json is a run that was killed: it starts clean.
 4. An unwritable folder is found before the work starts.
+5. A file is replaced as a whole or not at all; what killed processes left is removed after a day.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -150,6 +153,29 @@ def test_write_atomic_replaces_whole_files(tmp_path: Path) -> None:
     runs.write_atomic(path, "κ two")
     assert path.read_text(encoding="utf-8") == "κ two"
     assert [entry.name for entry in path.parent.iterdir()] == ["report.md"]
+
+
+def test_what_fails_inside_replacing_leaves_the_old_file(tmp_path: Path) -> None:
+    """Mutation: rename in the ``finally`` of ``replacing``."""
+    path = tmp_path / "weights.bin"
+    runs.write_atomic(path, b"\xff old")
+    with pytest.raises(AttributeError), runs.replacing(path) as temporary:
+        temporary.write_half()  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="cannot be written"), runs.replacing(path) as temporary:
+        temporary.unlink()
+    assert path.read_bytes() == b"\xff old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["weights.bin"]
+
+
+def test_what_a_killed_process_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    """Not before: another process may still write. Mutation: remove nothing, or whatever its age."""
+    old, young = tmp_path / ".tmp-old.parquet", tmp_path / ".tmp-young.parquet"
+    for path, hours in ((old, 25), (young, 23)):
+        path.touch()
+        os.utime(path, (time.time() - 3600 * hours,) * 2)
+    write_run(tmp_path)
+    assert not old.exists()
+    assert young.exists()
 
 
 def test_record_says_how(tmp_path: Path) -> None:
