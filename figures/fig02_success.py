@@ -39,7 +39,8 @@ def data(episodes: pd.DataFrame, ceiling: pd.DataFrame) -> pd.DataFrame:
         Rows of the planner on the true cost.
     """
     parts = [published.read("fig02_success").assign(have="published", origin="published")]
-    have = visual_rows.describe(episodes)
+    drawn = episodes[episodes["kappa"].isin((1.0, 2.0))]
+    have = visual_rows.describe(drawn)
     rates = visual_rows.success_rates(episodes)
     for kappa, method in ((2.0, ANISOWM), (1.0, LEWM)):
         parts.append(rates[rates["kappa"] == kappa].assign(method=method))
@@ -110,6 +111,9 @@ def _draw_task(axes: Axes, frame: pd.DataFrame) -> None:
             axes.barh(place + shift, rate, 0.34, color=color)
             spread = [[max(0.0, rate - row["low"])], [max(0.0, row["high"] - rate)]]
             axes.errorbar(rate, place + shift, xerr=spread, fmt="none", ecolor="black", elinewidth=0.9, capsize=1.5)
+            if name == CEILING:
+                # It is slow, so it has fewer pairs than the legend says.
+                axes.text(row["high"] + 2, place, f"n = {row['pairs']:.0f}", va="center", fontsize=6.5)
 
 
 def _legend(figure: MatplotlibFigure, axes: Axes, frame: pd.DataFrame) -> None:

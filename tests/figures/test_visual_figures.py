@@ -25,7 +25,7 @@ from matplotlib.text import Annotation, Text
 from PIL import Image
 from scipy import stats
 
-from figures import catalog, film_frames, published, style, visual_rows
+from figures import catalog, fig02_success, film_frames, published, style, visual_rows
 from figures.fig03_neighborhoods import blend
 from figures.publish import publish
 from theory.runs import open_run, read_rows, read_run
@@ -88,6 +88,20 @@ def test_success(frames: dict[str, pd.DataFrame]) -> None:
         assert (here.loc[task, "low"] <= here.loc[task, "success_percent"]).all()
         assert (here.loc[task, "high"] >= here.loc[task, "success_percent"]).all()
     assert len(frame[frame["origin"] == "published"]) == len(published.read("fig02_success"))
+
+
+def test_success_says_how_many_seeds_and_pairs_its_bars_have(results: Path) -> None:
+    """Of what it draws: other κ have fewer seeds, the ceiling fewer pairs.
+
+    Mutation: describe all episodes in ``data``; or leave out the text beside the ceiling.
+    """
+    episodes, ceiling = visual_rows.planned(results), visual_rows.CEILING.rows(results)
+    one = episodes[(episodes["kappa"] == 2) & (episodes["training_seed"] == synthetic.SEEDS[0])]
+    more = pd.concat([episodes, one.assign(kappa=8.0, run="k8")], ignore_index=True)
+    frame = fig02_success.data(more, ceiling[ceiling["pair"] < 5])
+    assert set(frame["have"]) == {"published", "synthetic (laptop preset, n = 20, 2 seeds)"}
+    labels = [text.get_text() for axes in fig02_success.draw(frame).axes for text in axes.texts]
+    assert labels.count("n = 5") == len(synthetic.TASKS)
 
 
 def test_spectra(frames: dict[str, pd.DataFrame]) -> None:
