@@ -40,7 +40,7 @@ def data(episodes: pd.DataFrame, ceiling: pd.DataFrame) -> pd.DataFrame:
     """
     parts = [published.read("fig02_success").assign(have="published", origin="published")]
     drawn = episodes[episodes["kappa"].isin((1.0, 2.0))]
-    have = visual_rows.describe(drawn)
+    have = visual_rows.describe(episodes if drawn.empty else drawn)
     rates = visual_rows.success_rates(episodes)
     for kappa, method in ((2.0, ANISOWM), (1.0, LEWM)):
         parts.append(rates[rates["kappa"] == kappa].assign(method=method))
@@ -52,8 +52,10 @@ def data(episodes: pd.DataFrame, ceiling: pd.DataFrame) -> pd.DataFrame:
         )
     if not ceiling.empty:
         top = visual_rows.success_rates(ceiling.assign(kappa=0.0, training_seed=0))
-        parts.append(top.assign(method=CEILING, kappa=float("nan"), seeds=float("nan")))
-    measured = [part.assign(have=have, source=have) for part in parts[1:] if not part.empty]
+        own = visual_rows.describe(ceiling.drop(columns=["training_seed"], errors="ignore"))
+        parts.append(top.assign(method=CEILING, kappa=float("nan"), seeds=float("nan"), have=own))
+    measured = [part.assign(have=part.get("have", have)) for part in parts[1:] if not part.empty]
+    measured = [part.assign(source=part["have"]) for part in measured]
     columns = [
         "task",
         "method",
@@ -112,7 +114,7 @@ def _draw_task(axes: Axes, frame: pd.DataFrame) -> None:
             spread = [[max(0.0, rate - row["low"])], [max(0.0, row["high"] - rate)]]
             axes.errorbar(rate, place + shift, xerr=spread, fmt="none", ecolor="black", elinewidth=0.9, capsize=1.5)
             if name == CEILING:
-                # It is slow, so it has fewer pairs than the legend says.
+                # Its own number: it is slow, and mostly has fewer pairs than the models.
                 axes.text(row["high"] + 2, place, f"n = {row['pairs']:.0f}", va="center", fontsize=6.5)
 
 

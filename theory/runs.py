@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 RUN_FILE = "run.json"
 ROWS_FILE = "rows.parquet"
-_TEMPORARY = ".tmp-"
-#: No process writes one file for longer than that without touching it, on this machine or another.
-_ABANDONED_SECONDS = 24 * 3600
+_TEMPORARY = ".anisowm-tmp-"
+#: No run lasts that long between writing a file and its end, on this machine or another.
+_ABANDONED_SECONDS = 7 * 24 * 3600
 #: A path that starts at the root of the file system, as an argument or as the value of one.
 _ABSOLUTE = re.compile(r"(?<![^\s=,\[\"'])/[^\s,\]\"']+")
 _PACKAGES = ("anisowm", "numpy", "scipy", "sympy", "torch", "pandas", "pyarrow", "matplotlib", "stable-worldmodel")
@@ -350,7 +350,7 @@ def _normal(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _temporary_path(folder: Path, suffix: str) -> Path:
-    """A new empty file; those that killed processes left in the folder are removed."""
+    """A new empty file; those that killed processes left in the folder a week ago are removed."""
     for left in folder.glob(f"{_TEMPORARY}*"):
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:

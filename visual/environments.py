@@ -3,7 +3,7 @@
 What this module guards, each once:
 
 - A misspelt callable is skipped in silence by ``World.evaluate``: here every name is checked against the environment.
-- Cube ignores seeds: here a reset with a seed is a function of it.
+- Cube ignores seeds: here the state columns after a reset with a seed are a function of it.
 - Cube compiles its model again at each reset: here once.
 - TwoRoom's frames depend on the processor in their last bit: here they do not (:mod:`visual.dots`).
 - EGL prints tracebacks at exit unless worlds are closed: :func:`open_world` closes them.

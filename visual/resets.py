@@ -31,7 +31,7 @@ class SeededReset(gym.Wrapper[Any, Any, Any, Any]):
         self._variations = tuple(variations)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Reset; with a seed, the state after it is a function of the seed."""
+        """Reset; with a seed, the state columns after it are a function of the seed."""
         inner: Any = self.env.unwrapped
         with contextlib.ExitStack() as stack:
             if seed is not None:

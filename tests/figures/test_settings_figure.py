@@ -93,6 +93,14 @@ def test_seeds_that_only_some_cells_have_do_not_count(runs: tuple[pd.DataFrame, 
     )
 
 
+def test_kappa_one_under_two_rates_is_one_model(runs: tuple[pd.DataFrame, dict[str, Any]]) -> None:
+    """It has no target that a rate could move. Mutation: keep every run in ``data``."""
+    rows, settings = runs
+    again, setting = model(1.0, 10, 0.27, 16)
+    more = settings | {again["run"].iloc[0].replace("/diagnose", "/train"): setting}
+    pd.testing.assert_frame_equal(fig_settings.data(pd.concat([rows, again]), more), fig_settings.data(rows, settings))
+
+
 def test_a_variant_without_its_training_is_refused(runs: tuple[pd.DataFrame, dict[str, Any]]) -> None:
     rows, settings = runs
     settings.pop(next(iter(settings)))

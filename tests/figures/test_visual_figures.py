@@ -99,7 +99,12 @@ def test_success_says_how_many_seeds_and_pairs_its_bars_have(results: Path) -> N
     one = episodes[(episodes["kappa"] == 2) & (episodes["training_seed"] == synthetic.SEEDS[0])]
     more = pd.concat([episodes, one.assign(kappa=8.0, run="k8")], ignore_index=True)
     frame = fig02_success.data(more, ceiling[ceiling["pair"] < 5])
-    assert set(frame["have"]) == {"published", "synthetic (laptop preset, n = 20, 2 seeds)"}
+    models, top = "synthetic (laptop preset, n = 20, 2 seeds)", "synthetic (laptop preset, n = 5)"
+    here = frame[frame["origin"] != "published"]
+    assert set(here.loc[here["method"] != "true cost", "have"]) == {models}
+    assert set(here.loc[here["method"] == "true cost", "have"]) == {top}
+    other = fig02_success.data(episodes[episodes["kappa"] == 4], ceiling)
+    assert not other["have"].str.contains("not run").any()
     labels = [text.get_text() for axes in fig02_success.draw(frame).axes for text in axes.texts]
     assert labels.count("n = 5") == len(synthetic.TASKS)
 

@@ -4,7 +4,7 @@
 2. A finished run with equal settings is recognised; unequal settings, damaged and swapped files are errors.
 3. A folder without run.json is a run that was killed: it starts clean.
 4. An unwritable folder is found before the work starts.
-5. A file is replaced as a whole or not at all; what killed processes left is removed after a day.
+5. A file is replaced as a whole or not at all; what killed processes left is removed after a week.
 """
 
 from __future__ import annotations
@@ -167,15 +167,17 @@ def test_what_fails_inside_replacing_leaves_the_old_file(tmp_path: Path) -> None
     assert [entry.name for entry in tmp_path.iterdir()] == ["weights.bin"]
 
 
-def test_what_a_killed_process_left_is_removed_after_a_day(tmp_path: Path) -> None:
-    """Not before: another process may still write. Mutation: remove nothing, or whatever its age."""
-    old, young = tmp_path / ".tmp-old.parquet", tmp_path / ".tmp-young.parquet"
-    for path, hours in ((old, 25), (young, 23)):
-        path.touch()
-        os.utime(path, (time.time() - 3600 * hours,) * 2)
+def test_what_a_killed_process_left_is_removed_after_a_week(tmp_path: Path) -> None:
+    """Not before, when another process may still write, and nothing that others left.
+
+    Mutation: remove nothing, or whatever its age, or every ``.tmp-*``.
+    """
+    names = {".anisowm-tmp-old.parquet": 169, ".anisowm-tmp-young.parquet": 167, ".tmp-foreign": 1000}
+    for name, hours in names.items():
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time.time() - 3600 * hours,) * 2)
     write_run(tmp_path)
-    assert not old.exists()
-    assert young.exists()
+    assert [(tmp_path / name).exists() for name in names] == [False, True, True]
 
 
 def test_record_says_how(tmp_path: Path) -> None:

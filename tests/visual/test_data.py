@@ -148,7 +148,7 @@ def test_memory_map_is_written_once_and_renewed_with_the_recording(write_file: W
     memory, _ = ClipDataset(path, storage="memory").batch([0, 1])
     assert torch.equal(second, memory)
     assert not torch.equal(first, second)
-    assert not list(path.parent.glob(".tmp-*"))
+    assert not list(path.parent.glob(".anisowm-tmp-*"))
 
 
 def test_memory_maps_of_other_splits_and_of_older_files_are_not_mixed_up(write_file: WriteFile) -> None:
