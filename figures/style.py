@@ -87,7 +87,6 @@ def write(contents: Mapping[str, bytes], folder: Path) -> list[Path]:
     ValueError
         If the folder cannot be written.
     """
-    ensure_writable(folder)
     paths = []
     for name, content in contents.items():
         write_atomic(folder / name, content)
